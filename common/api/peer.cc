@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "common/api/cache_report.h"
 #include "common/api/read.h"
 
 namespace troupe {
@@ -191,6 +192,22 @@ std::string load_report_json(const LoadReport& report) {
   }
   out += "]}";
   return out;
+}
+
+std::string load_report_json(const LoadReport& report, const CacheReport& cache) {
+  std::string out = load_report_json(report);
+  if (cache.kv_blocks_cached < 0) return out;
+  out.pop_back();
+  absl::StrAppend(&out, ",\"kv_blocks_cached\":", cache.kv_blocks_cached, "}");
+  return out;
+}
+
+CacheReport parse_cache_report(std::string_view body) {
+  StrictJson json;
+  CacheReport report;
+  auto root = parse_object(json, body);
+  if (root.ok()) report.kv_blocks_cached = count_at(root.value(), "kv_blocks_cached").value_or(-1);
+  return report;
 }
 
 std::optional<ToldUsage> parse_usage(std::string_view json) {

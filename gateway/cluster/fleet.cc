@@ -21,7 +21,7 @@ constexpr const char* kStateGauge = "troupe_gateway_worker_state";
 const std::vector<double> kConnectBuckets{1e-4,   2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2,
                                           2.5e-2, 5e-2,   0.1,  0.25, 0.5,    1,    2.5};
 
-route::NodeReport node_report(const LoadReport& report) {
+route::NodeReport node_report(const LoadReport& report, const CacheReport& cache) {
   route::NodeReport out;
   out.running = report.running;
   out.queued = report.waiting;
@@ -31,6 +31,7 @@ route::NodeReport node_report(const LoadReport& report) {
   out.block_tokens = report.block_size > 0 ? report.block_size : route::kBlockTokens;
   out.kv_tokens_total = report.kv_blocks_total * out.block_tokens;
   out.kv_tokens_free = report.kv_blocks_free * out.block_tokens;
+  if (cache.kv_blocks_cached >= 0) out.kv_tokens_cached = cache.kv_blocks_cached * out.block_tokens;
   return out;
 }
 
@@ -286,10 +287,10 @@ void Fleet::set_models(NodeIndex node, std::vector<ModelCard> models) {
   perform(registry_.set_service(node, service_of(worker.models, worker.load.has_value())));
 }
 
-void Fleet::set_load(NodeIndex node, LoadReport report) {
+void Fleet::set_load(NodeIndex node, LoadReport report, const CacheReport& cache) {
   if (!member(node)) return;
   saw_epoch(node, report.epoch);
-  router_.report(node, node_report(report), clock_.now());
+  router_.report(node, node_report(report, cache), clock_.now());
   Worker& worker = workers_[node];
   // A worker's sets are its only model's: of several it is not told whose a set is.
   if (worker.models.size() == 1) {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "common/api/api.h"
+#include "common/api/cache_report.h"
 #include "common/core/log.h"
 #include "common/core/metrics.h"
 #include "common/core/time.h"
@@ -105,7 +106,7 @@ class Fleet {
   // also forgets what the node held.
   void on_event(route::NodeIndex node, route::HealthEvent event, std::string_view why = "");
   void set_models(route::NodeIndex node, std::vector<ModelCard> models);
-  void set_load(route::NodeIndex node, LoadReport report);
+  void set_load(route::NodeIndex node, LoadReport report, const CacheReport& cache = {});
   // The load of a worker of another kind, as far as it tells.
   void set_foreign_load(route::NodeIndex node, route::NodeReport report);
   // It is not ready any more and says that it takes requests for so long still.

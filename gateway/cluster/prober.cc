@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "common/api/cache_report.h"
 #include "common/json/json.h"
 #include "common/net/timer.h"
 #include "common/settings/schema.h"
@@ -196,7 +197,7 @@ Task<void> Prober::ask_load(Target& target) {
   if (not_there(reply.status)) target.has_load = false;
   if (reply.status != 200) co_return;
   auto report = parse_load_report(reply.body);
-  if (report.ok()) fleet_.set_load(target.node, std::move(report.value()));
+  if (report.ok()) fleet_.set_load(target.node, std::move(report.value()), parse_cache_report(reply.body));
 }
 
 // Load and KV cache of a worker of another kind. One that tells none is rarely asked again.

@@ -50,6 +50,7 @@ ApiResult<std::string> RouteExplainer::explain(const HttpRequest& request) {
     item["miss_tokens"] = c.miss;
     item["pending_cost"] = c.load.pending;
     item["load_cost"] = c.load.relative;
+    item["evict"] = c.evict;
     item["noise"] = c.noise;
     item["overloaded"] = c.overloaded;
     item["suspect"] = c.suspect;

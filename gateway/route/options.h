@@ -58,6 +58,12 @@ struct AffinityOptions {
   // Share of recent work in the load term; present requests are the rest. Either alone is worse (measured:
   // CoV .022 with work alone, .046 on long cards with requests alone).
   double work_share = 0.5;
+  // Room for KV: what a conversation would evict at a node, in tokens, while another node has room for it.
+  // (Where none has, every choice evicts, and it weighs nothing.) Then too the next copy of a hot set is
+  // nearly free.
+  double evict_weight = 1;
+  double evict_room = 4;  // conversations: it weighs less where no node has room for as many
+
   // Keeps one request on an idle fleet from being an imbalance (measured), and work from counting there.
   double requests_slack = 5;
 
@@ -68,8 +74,9 @@ struct AffinityOptions {
   Duration share_half_life = std::chrono::seconds(15);  // of a set's share of the work
   Duration share_tick = std::chrono::seconds(2);
 
-  // Noise, only with several gateways and only among nodes that hold nothing of the request but what all
-  // prompts share: there it is free. Measured: on holders it costs hits; without it p90 is 1.4 × on a trace.
+  // Noise, only with several gateways or nodes that tell no residency, and only among nodes that hold nothing
+  // of the request but what all prompts share: there it is free. Measured: on holders it costs hits; without
+  // it p90 is 1.4 × on a trace.
   double noise_tokens = 167;
   // Factor of the noise where a stream's node has died: all gateways choose at one moment, before any hears
   // of the others' choices, and would all take the least loaded node. Measured on 16 nodes, with sixteen

@@ -45,7 +45,6 @@ void PlacementTracker::forget_oldest() {
   unconfirmed_.pop_front();
 }
 
-// A request without a session is remembered by its prompt's links.
 void PlacementTracker::place_chain(const PrefixKey& key, NodeIndex node) {
   std::span<const Anchor> chain = chain_of(key);
   int64_t before = key.prefix_tokens > 0 ? key.prefix_tokens : known_.ratio.tokens(key.prefix_bytes);
@@ -59,10 +58,12 @@ void PlacementTracker::place_chain(const PrefixKey& key, NodeIndex node) {
     placed.session = anchor.hash;
     const int64_t tokens = anchor_tokens(anchor, known_.ratio);
     placed.session_tokens = static_cast<uint32_t>(tokens);
-    placed.session_charge = static_cast<uint32_t>(std::max<int64_t>(tokens - before, 0));
+    // A conversation that the shadow knows by its name is charged so, and told so.
+    if (key.session.is_zero() || !relies_on_shadow(node))
+      placed.session_charge = static_cast<uint32_t>(std::max<int64_t>(tokens - before, 0));
     before = tokens;
     remember(placed);
-    tell(placed);
+    if (key.session.is_zero()) tell(placed);
   }
 }
 

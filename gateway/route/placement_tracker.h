@@ -26,7 +26,7 @@ class PlacementTracker {
   // it for the peers.
   void placed(Placement placement, TimePoint now);
   void tell(const Placement& placement);
-  // A request without a session is remembered by its prompt's links.
+  // A request without a session, or of plain text, is remembered by its prompt's links.
   void place_chain(const PrefixKey& key, NodeIndex node);
   // Forgets what nodes have not confirmed in time.
   void advance(TimePoint now);

@@ -9,6 +9,10 @@ namespace {
 
 // Step of the mean length of answers, per answer.
 constexpr double kCompletionStep = 0.02;
+// The same of conversations' lengths.
+constexpr double kConversationStep = 0.02;
+// Links of conversations remembered, by the anchors that learning what prompts share has.
+constexpr size_t kLinksPerAnchor = 4;
 // Assumed tokens of an answer before the first one.
 constexpr int64_t kAnswerGuess = 128;
 
@@ -25,7 +29,8 @@ std::unique_ptr<RouterCore> new_core(const RouterOptions& options, std::shared_p
       SetStats(memory.sets_max, affinity.share_half_life, affinity.share_tick),
       TokenRatio(),
       affinity.gateways,
-      Handover(options.moves_at_once)};
+      Handover(options.moves_at_once),
+      PromptHistory(kLinksPerAnchor * options.sketch.anchors_max)};
   return std::make_unique<RouterCore>(RouterCore{options, std::move(known), shares});
 }
 
@@ -185,7 +190,9 @@ void Router::finished(const PrefixKey& key, Sent& sent, const std::optional<Answ
     known_.ratio.learn(key.prompt_bytes, counts->prompt_tokens);
     completion_mean_ += kCompletionStep * (static_cast<double>(counts->completion_tokens) - completion_mean_);
     // A first turn's hit is the prefix alone (and at most a block of what follows it).
-    const bool told = key.prefix_tokens == 0 && !sent.continued && counts->has_cached;
+    // (A plain text without a session does not say whether it is one.)
+    const bool named = key.chat || !key.session.is_zero();
+    const bool told = named && key.prefix_tokens == 0 && !sent.continued && counts->has_cached;
     // A node that never had the set may still share a few tokens of its template, and one that kept the
     // conversation through our restart shares more than the prefix: a count that the bytes cannot come to is
     // not the prefix's length.
@@ -195,7 +202,11 @@ void Router::finished(const PrefixKey& key, Sent& sent, const std::optional<Answ
       known_.sets.learn_tokens(key.set, counts->cached_tokens);
       sent.tokens.prefix = counts->cached_tokens;
     }
-    sent.tokens.prompt = counts->prompt_tokens + counts->completion_tokens;
+    sent.tokens.prompt = counts->prompt_tokens;
+    known_.history.learn(key, sent.tokens, counts->completion_tokens);
+    sent.tokens.prompt += counts->completion_tokens;
+    const auto own = static_cast<double>(std::max<int64_t>(sent.tokens.prompt - sent.tokens.prefix, 0));
+    known_.conversation_tokens += kConversationStep * (own - known_.conversation_tokens);
     if (same_life(sent) && !key.session.is_zero()) {
       placements_.placed(placement_of(key, sent, sent.tokens.prompt), now);
     }
@@ -205,7 +216,8 @@ void Router::finished(const PrefixKey& key, Sent& sent, const std::optional<Answ
 
 // Places what the node has now computed: the prompt, and soon an answer of about the usual length.
 void Router::place(const PrefixKey& key, const Sent& sent, TimePoint now) {
-  if (key.session.is_zero()) {
+  const bool plain_text = !key.anchors.empty() && !key.chat && key.anchors.back().tokens == 0;
+  if (key.session.is_zero() || plain_text) {
     // Workers report sets and sessions. The links of a prompt with neither are reported only where they carry
     // token counts (in a simulator); a live gateway only knows where it sent the prompt.
     const bool links_told = !key.anchors.empty() && key.anchors.back().tokens > 0;

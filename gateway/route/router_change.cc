@@ -11,6 +11,7 @@ void Router::change(const AffinityOptions& affinity, const PlannerOptions& plann
   now.pending_weight = affinity.pending_weight;
   now.load_tokens = affinity.load_tokens;
   now.hot_factor = affinity.hot_factor;
+  now.evict_weight = affinity.evict_weight;
   now.noise_tokens = affinity.noise_tokens;
   options_.planner.tick = planner.tick;
   options_.planner.kv_share = planner.kv_share;

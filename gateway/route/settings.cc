@@ -25,6 +25,11 @@ void describe_route(SettingsSchema& schema, RouterOptions& r) {
            "copies a hot set grows to, over its share of the fleet")
       .range(0, 1000)
       .live();
+  schema
+      .add("route.evict_weight", &r.affinity.evict_weight,
+           "tokens that a conversation would evict while another worker has room, against missing ones")
+      .range(0, 100)
+      .live();
   schema.add("route.noise_tokens", &r.affinity.noise_tokens, "keeps several gateways from choosing alike")
       .range(0, 1e6)
       .unit("tokens")

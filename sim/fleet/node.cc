@@ -217,6 +217,7 @@ route::NodeReport SimNode::report() const {
   report.block_tokens = profile_.block_size;
   report.kv_tokens_total = int64_t{stats.blocks_total} * profile_.block_size;
   report.kv_tokens_free = int64_t{stats.blocks_free + stats.blocks_cached} * profile_.block_size;
+  report.kv_tokens_cached = int64_t{stats.blocks_cached} * profile_.block_size;
   return report;
 }
 

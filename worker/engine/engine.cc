@@ -171,6 +171,11 @@ LoadReport Engine::load() const {
   return report;
 }
 
+int64_t Engine::cached_blocks() const {
+  const MutexLock lock(impl_->mutex);
+  return impl_->published.blocks_cached;
+}
+
 ResidencyPublisher& Engine::cache_news() {
   return impl_->news;
 }

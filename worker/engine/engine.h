@@ -94,6 +94,7 @@ class Engine {
   bool ask(Question question);
   // Thread-safe snapshot. kv_blocks_free: blocks available without a preemption, cached blocks included.
   LoadReport load() const;
+  int64_t cached_blocks() const;  // of kv_blocks_free, those that hold KV; thread-safe
   // Publishes what the prefix cache holds and how that changes.
   ResidencyPublisher& cache_news();
   bool idle() const;  // thread-safe: no request is anywhere, every last piece was handed over

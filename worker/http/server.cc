@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "common/api/cache_report.h"
 #include "common/net/request_headers.h"
 #include "worker/http/conversations.h"
 #include "worker/http/http_call.h"
@@ -324,7 +325,8 @@ Task<void> WorkerServer::Impl::readyz(HttpCall& call) {
 Task<void> WorkerServer::Impl::load(HttpCall& call) {
   LoadReport report = engine.load();
   report.ready = report.ready && ready();
-  return call.answer_json(200, load_report_json(report));
+  const CacheReport cache{engine.cached_blocks()};
+  return call.answer_json(200, load_report_json(report, cache));
 }
 
 // The tokenizer's thread counts; this exports the counts so far.

@@ -49,7 +49,8 @@ struct NodeReport {
   int64_t max_num_seqs = 0;       // its batch, at most
   int64_t block_tokens = 0;       // of one KV block
   int64_t kv_tokens_total = 0;
-  int64_t kv_tokens_free = 0;
+  int64_t kv_tokens_free = 0;     // cached ones included
+  int64_t kv_tokens_cached = -1;  // of those; below 0: it does not say
 };
 
 // Another gateway's ledger of one node: values, not changes, so a lost message heals with the next.

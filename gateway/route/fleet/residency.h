@@ -62,6 +62,7 @@ class ResidencyIndex {
 
   size_t keys() const { return index_.size(); }
   size_t items_of(NodeIndex node) const { return node < nodes_.size() ? nodes_[node].count : 0; }
+  int64_t budget_of(NodeIndex node) const { return node < nodes_.size() ? nodes_[node].budget : 0; }
   int64_t charge_of(NodeIndex node) const { return node < nodes_.size() ? nodes_[node].charge : 0; }
   bool empty() const { return index_.empty(); }
 

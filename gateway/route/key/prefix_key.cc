@@ -99,16 +99,17 @@ void key_of_prompt(const GenerateRequest& request, Hash128 root, PrefixKey& key)
   for (const auto& more : request.more_prompts) key.prompt_bytes += bytes_of(more).size();
   // Text and token ids may spell the same bytes: they never share a chain.
   Hash128 chain = link(root, kChunk, std::holds_alternative<std::string>(request.prompt) ? "t" : "i");
-  const size_t chunks = std::min(prompt.size() / kPromptChunkBytes, kAnchorsMax);
-  key.anchors.reserve(chunks);
-  for (size_t i = 0; i < chunks; ++i) {
-    chain = link(chain, kChunkText, prompt.substr(i * kPromptChunkBytes, kPromptChunkBytes));
-    add_anchor(key, chain, (i + 1) * kPromptChunkBytes);
-  }
-  if (chunks > 0) {
-    key.set = key.anchors.front().hash;
-    key.prefix_bytes = kPromptChunkBytes;
-    key.guessed_anchors = 1;
+  size_t at = 0;
+  while (key.anchors.size() < kAnchorsMax) {
+    const size_t bytes = prompt_chunk_bytes(at);
+    if (prompt.size() - at < bytes) break;
+    chain = link(chain, kChunkText, prompt.substr(at, bytes));
+    at += bytes;
+    add_anchor(key, chain, at);
+    if (at != kPromptGuessBytes) continue;
+    key.set = chain;
+    key.prefix_bytes = at;
+    key.guessed_anchors = static_cast<int32_t>(key.anchors.size());
   }
 }
 

@@ -8,7 +8,8 @@
 //
 // The persona prefix is everything before the first user turn: a first guess, which a learned one replaces
 // (shared_prefix_detector.h learns from the anchors). A plain prompt has no messages: its chain runs over
-// chunks of 1,024 bytes, and its first chunk stands for the persona.
+// chunks of 64 bytes, some block of a worker's cache, and longer ones the farther they are from the beginning
+// (a thirty-second of that or less), and its first 1,024 bytes stand for the persona until one is learned.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +21,13 @@
 
 namespace troupe::route {
 
-inline constexpr size_t kPromptChunkBytes = 1024;
+inline constexpr size_t kPromptGuessBytes = 1024;
+// Length of a plain prompt's chunk that begins so many bytes after the prompt does.
+constexpr size_t prompt_chunk_bytes(size_t from) {
+  size_t bytes = 64;
+  while (bytes < 1024 && from >= 32 * bytes) bytes *= 2;
+  return bytes;
+}
 // Bound of a chain: deeper messages share the last link.
 inline constexpr size_t kAnchorsMax = 512;
 

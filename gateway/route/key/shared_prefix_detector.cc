@@ -122,14 +122,15 @@ size_t SharedPrefixDetector::prefix_anchors(const PrefixKey& key, const Path& pa
     end = i;
   }
   const Step& last = path[end];
-  if (last.anchor + 1 < guessed) {  // system messages follow that few conversations have shared
+  if (key.chat && last.anchor + 1 < guessed) {  // system messages follow that few conversations have shared
     if (last.entry->guess_kept > kGuessLost) return guessed;
     return last.entry->trunk ? 0 : last.anchor + 1;
   }
   if (last.entry->trunk) return 0;
   if (last.entry->slight) return key.chat ? guessed : 0;
   const int64_t guess_length = guessed > 0 ? length_of(key.anchors[guessed - 1]) : 0;
-  return guessed > 0 && last.length - guess_length < kGainBytes ? guessed : last.anchor + 1;
+  const bool beyond_guess = guessed > 0 && last.anchor + 1 >= guessed;
+  return beyond_guess && last.length - guess_length < kGainBytes ? guessed : last.anchor + 1;
 }
 
 void SharedPrefixDetector::refine(PrefixKey& key) const {

@@ -1,9 +1,9 @@
 #pragma once
 
-// Learns from traffic where the shared part of a prompt ends: the set of a request is the deepest anchor of
-// its chain that enough conversations have shared lately, and that is not shared by nearly all traffic. First
-// guesses (the system messages) are wrong both ways: example dialogues after the card belong to the persona,
-// a template line before it does not.
+// Learns from traffic, chats and plain texts alike, where the shared part of a prompt ends: the set of a
+// request is the deepest anchor of its chain that enough conversations have shared lately, and that is not
+// shared by nearly all traffic. First guesses (the system messages) are wrong both ways: example dialogues
+// after the card belong to the persona, a template line before it does not.
 //
 // A trie of anchors in bounded memory, the least recently used forgotten. Only the first request of a
 // conversation counts, once for each of its anchors, so an anchor's count is of conversations, and their

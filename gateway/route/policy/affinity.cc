@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 namespace troupe::route {
 namespace {
@@ -53,6 +54,7 @@ class AffinityPolicy::Choice {
     for (size_t i = count_; i > 1; --i)
       std::swap(nodes_[i - 1], nodes_[random_.below(static_cast<uint32_t>(i))]);
     for (size_t i = 0; i < count_; ++i) candidates_.push_back(weighed(nodes_[i]));
+    if (!by_plan_ && options_.evict_weight > 0) weigh_room();
     return order_of(candidates_, options_.order_max);
   }
 
@@ -173,17 +175,61 @@ class AffinityPolicy::Choice {
     if (here.session && in_.key.set.is_zero()) c.suspect = in_.known.loads.suspect(node);
     c.miss = static_cast<double>(in_.tokens.prompt - here.cached);
     const int64_t lacking = in_.tokens.prefix - here.set_tokens;
-    if (hot_ && lacking > in_.known.loads.block_tokens(node))
+    lacking_.push_back(lacking > in_.known.loads.block_tokens(node) ? lacking : 0);
+    if (hot_ && lacking_.back() > 0)
       c.miss -= options_.hot_discount * means_.busy * static_cast<double>(lacking);
     c.load = in_.known.loads.cost(means_, node);
     // A worker lets short prompts pass long ones: a request that lacks little there waits little.
     c.load.pending = std::min(c.load.pending, static_cast<double>(in_.tokens.prompt - here.cached));
-    if (!by_plan_ && in_.known.gateways > 1 && here.cached <= nothing_)
-      c.noise = (in_.key.displaced ? options_.displaced_noise : 1) * options_.noise_tokens *
-                in_.known.loads.scale() * random_.unit();
+    if (!by_plan_ && here.cached <= nothing_) c.noise = noise(node);
     c.cost = c.miss + c.load.total() + c.noise;
     if (by_plan_ && node == session_home_) c.cost -= options_.plan_home_tokens;
     return c;
+  }
+
+  // Room for KV. A conversation that fits nowhere evicts wherever it goes, and nothing is added. Else what it
+  // would evict counts as computed anew; and where every holder of a hot set is short of room, its next copy
+  // costs little, as its conversations will follow it there.
+  void weigh_room() {
+    const auto usual = static_cast<int64_t>(in_.known.conversation_tokens);
+    const int64_t expected = std::max(in_.tokens.prompt, in_.tokens.prefix + usual);
+    absl::InlinedVector<double, 24> evicts;
+    double most_room = 0, holders_short = 1, least_needs = static_cast<double>(expected);
+    for (size_t i = 0; i < candidates_.size(); ++i) {
+      const Candidate& c = candidates_[i];
+      const auto room = in_.known.kv_room(c.node);
+      if (!room) return;
+      const int64_t needs = std::max<int64_t>(expected - c.expect_cached, 1);
+      least_needs = std::min(least_needs, static_cast<double>(needs));
+      evicts.push_back(static_cast<double>(std::max<int64_t>(needs - *room, 0)));
+      if (!c.suspect && !c.overloaded) most_room = std::max(most_room, static_cast<double>(*room));
+      if (lacking_[i] == 0) holders_short = std::min(holders_short, evicts[i] / static_cast<double>(needs));
+    }
+    const double roomy = std::min(1.0, most_room / (options_.evict_room * least_needs));
+    for (size_t i = 0; i < candidates_.size(); ++i) {
+      Candidate& c = candidates_[i];
+      c.evict = options_.evict_weight * roomy * evicts[i];
+      c.cost += c.evict;
+      if (!hot_ || lacking_[i] == 0 || evicts[i] > 0) continue;
+      const double more = std::max(roomy * holders_short - means_.busy, 0.0);
+      const double saved = options_.hot_discount * more * static_cast<double>(lacking_[i]);
+      c.miss -= saved;
+      c.cost -= saved;
+    }
+  }
+
+  // Among workers that tell no residency a persona that none is known to hold goes by rendezvous: the noise
+  // is drawn from its name, so that a gateway that begins again, or another one, chooses alike.
+  double noise(NodeIndex node) {
+    const Hash128& name = in_.key.set.is_zero() ? in_.key.session : in_.key.set;
+    const bool unheard = !resident_.known() && !name.is_zero() && !in_.known.exact->feeds.in_step(node);
+    if (in_.known.gateways <= 1 && !unheard) return 0;
+    const double most = options_.noise_tokens * in_.known.loads.scale();
+    if (in_.key.displaced) return options_.displaced_noise * most * random_.unit();
+    if (!unheard) return most * random_.unit();
+    const double draw = rendezvous_draw(name.lo, in_.known.view->node(node).hash.lo);
+    const double weight = in_.known.view->node(node).weight;
+    return most * (1 - (in_.known.view->equal_weights() ? draw : std::pow(draw, 1 / weight)));
   }
 
   // Adds what the plan says is there; this gateway's own placements count where they say more.
@@ -213,6 +259,7 @@ class AffinityPolicy::Choice {
   std::array<NodeIndex, kCandidatesMax> nodes_;
   size_t count_ = 0;
   absl::InlinedVector<Candidate, 24> candidates_;
+  absl::InlinedVector<int64_t, 24> lacking_;  // of the set's prefix, by candidate; 0: it is there
 };
 
 AffinityPolicy::AffinityPolicy(const AffinityOptions& options) : options_(options) {}

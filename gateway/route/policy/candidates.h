@@ -34,6 +34,7 @@ struct Candidate {
   double cost = 0;
   double miss = 0;  // tokens to compute, discounts included
   LoadCost load;
+  double evict = 0;  // tokens to evict there, at their weight
   double noise = 0;
 };
 

@@ -8,6 +8,7 @@ namespace {
 // Bounds of a chain's look-up in nodes and in depths: beyond them a deeper prefix was found already.
 constexpr size_t kChainHoldersMax = 16;
 constexpr size_t kChainLevelsMax = 16;
+constexpr size_t kAncestorsMax = 16;
 // Tolerated error of a set's length estimated from bytes; one counted in tokens tolerates a block.
 constexpr double kGuessedWhole = 0.75;
 
@@ -31,6 +32,17 @@ std::span<const Anchor> chain_of(const PrefixKey& key) {
   return {first, key.anchors.end()};
 }
 
+std::optional<int64_t> ClusterState::kv_room(NodeIndex node) const {
+  if (node >= loads.size()) return std::nullopt;
+  const NodeLoad& load = loads.at(node);
+  if (load.reported && load.report.kv_tokens_total > 0 && load.report.kv_tokens_cached >= 0) {
+    const int64_t then = load.report.kv_tokens_free - load.report.kv_tokens_cached;
+    return std::max<int64_t>(then - load.fresh_pending_tokens, 0);
+  }
+  if (exact->feeds.in_step(node) || shadow.budget_of(node) <= 0) return std::nullopt;
+  return std::max<int64_t>(shadow.budget_of(node) - shadow.charge_of(node), 0);
+}
+
 CachedPrefix::CachedPrefix(const ClusterState& knowledge, const PrefixKey& key, const RequestTokens& tokens)
     : loads_(knowledge.loads), tokens_(tokens) {
   const auto guessed = static_cast<int64_t>(kGuessedWhole * static_cast<double>(tokens.prefix));
@@ -45,11 +57,23 @@ CachedPrefix::CachedPrefix(const ClusterState& knowledge, const PrefixKey& key, 
       for (const Holder& h : set_exact_) whole_prefix_ = std::max<int64_t>(whole_prefix_, h.tokens);
     }
   }
-  if (key.session.is_zero()) {
-    look_up_chain(knowledge, key);
-  } else {
+  if (set_exact_.empty() && set_shadow_.empty()) look_up_ancestors(knowledge, key);
+  if (!key.session.is_zero()) {
+    common_ = knowledge.history.common(key);
     if (!exact.empty()) session_exact_ = exact.holders(key.session);
     if (!shadow.empty()) session_shadow_ = shadow.holders(key.session);
+  }
+  // A plain text's conversation that nobody holds may begin as another's.
+  if (key.session.is_zero() || (!key.chat && !session_known())) look_up_chain(knowledge, key);
+}
+
+// A set that nobody holds may begin with one that somebody does: the same card, and another example after it.
+void CachedPrefix::look_up_ancestors(const ClusterState& knowledge, const PrefixKey& key) {
+  const size_t guessed = std::min(static_cast<size_t>(key.guessed_anchors), key.anchors.size());
+  for (size_t i = guessed, looked = 0; i-- > 0 && looked < kAncestorsMax; ++looked) {
+    set_exact_ = knowledge.exact->index.holders(key.anchors[i].hash);
+    set_shadow_ = knowledge.shadow.holders(key.anchors[i].hash);
+    if (!set_exact_.empty() || !set_shadow_.empty()) return;
   }
 }
 
@@ -62,7 +86,7 @@ void CachedPrefix::look_up_chain(const ClusterState& knowledge, const PrefixKey&
   while (held < open) {
     const size_t middle = held + (open - held + 1) / 2;
     const Anchor& anchor = chain[middle - 1];
-    if (hold_anchor(knowledge, anchor.hash, anchor_tokens(anchor, knowledge.ratio))) {
+    if (hold_anchor(knowledge, anchor.hash, 0)) {
       held = middle;
     } else {
       open = middle - 1;
@@ -71,7 +95,11 @@ void CachedPrefix::look_up_chain(const ClusterState& knowledge, const PrefixKey&
   chain_.clear();  // bisection went from shallow to deep
   const size_t last = held > kChainLevelsMax ? held - kChainLevelsMax : 0;
   for (size_t i = held; i > last && chain_.size() < kChainHoldersMax; --i) {
-    hold_anchor(knowledge, chain[i - 1].hash, anchor_tokens(chain[i - 1], knowledge.ratio));
+    const auto at = static_cast<size_t>(&chain[i - 1] - key.anchors.data());
+    const bool guessed = key.session.is_zero() && chain[i - 1].tokens == 0;
+    const int64_t counted = guessed ? knowledge.history.tokens_at(key, at) : 0;
+    hold_anchor(knowledge, chain[i - 1].hash,
+                counted > 0 ? counted : anchor_tokens(chain[i - 1], knowledge.ratio));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <absl/container/inlined_vector.h>
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -15,6 +16,7 @@
 #include "gateway/route/fleet/set_stats.h"
 #include "gateway/route/fleet/view.h"
 #include "gateway/route/key/prefix_key.h"
+#include "gateway/route/key/prompt_history.h"
 #include "gateway/route/key/token_estimate.h"
 #include "gateway/route/options.h"
 #include "gateway/route/placement/handover.h"
@@ -44,9 +46,16 @@ struct ClusterState {
   TokenRatio ratio;
   int64_t gateways = 1;  // known to share the fleet
   Handover handover;
+  PromptHistory history;
+  double conversation_tokens = 0;  // mean of a conversation's own, beyond its set's; decaying
+
+  // KV memory of the node that holds nothing anybody might ask for again: by its report, or by what was
+  // placed there. None: not known.
+  std::optional<int64_t> kv_room(NodeIndex node) const;
 };
 
-// Resident parts of one request, node by node. A few look-ups when made, a binary search a node after. A
+// Resident parts of one request, node by node. Of a conversation as much as its earlier prompts and this one
+// have in common (prompt_history.h). A few look-ups when made, a binary search a node after. A
 // request without a session is looked up by its chain: the deepest anchors with a holder.
 class CachedPrefix {
  public:
@@ -73,8 +82,10 @@ class CachedPrefix {
   bool session_known() const {
     return !session_exact_.empty() || !session_shadow_.empty() || !chain_.empty();
   }
+  bool known() const { return set_holders() > 0 || session_known(); }
 
  private:
+  void look_up_ancestors(const ClusterState& knowledge, const PrefixKey& key);
   void look_up_chain(const ClusterState& knowledge, const PrefixKey& key);
   bool hold_anchor(const ClusterState& knowledge, const Hash128& anchor, int64_t tokens);
 
@@ -84,7 +95,8 @@ class CachedPrefix {
   RequestTokens tokens_;
   int64_t whole_prefix_;  // tokens of the whole set; a node may lack one block of them
   std::span<const Holder> set_exact_, set_shadow_, session_exact_, session_shadow_;
-  absl::InlinedVector<Holder, 8> chain_;  // deepest first
+  absl::InlinedVector<Holder, 8> chain_;         // deepest first
+  std::optional<PromptHistory::Common> common_;  // of the conversation's earlier prompts and this one
 };
 
 // True also without the set's last block, which holds the text that follows as well.
@@ -94,6 +106,8 @@ inline bool CachedPrefix::whole(NodeIndex node, int64_t set_tokens) const {
 
 inline CachedPrefix::Here CachedPrefix::count(NodeIndex node, int64_t set_tokens,
                                               int64_t session_tokens) const {
+  if (common_ && session_tokens > 0)
+    session_tokens = common_->in_last_prompt ? std::min(session_tokens, common_->tokens) : common_->tokens;
   Here here;
   here.set_tokens = set_tokens;
   // A node that lost some of the persona lost what follows it.

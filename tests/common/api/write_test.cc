@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "common/api/api.h"
+#include "common/api/cache_report.h"
 #include "common/json/json.h"
 
 namespace troupe::api_write_test {
@@ -210,6 +211,10 @@ TEST(ApiPeer, LoadReportsRoundTrip) {
   EXPECT_EQ(back.value().block_size, 16);
   EXPECT_EQ(back.value().max_num_seqs, 7);
   EXPECT_EQ(back.value().sets, report.sets);
+  EXPECT_EQ(parse_cache_report(load_report_json(report)).kv_blocks_cached, -1) << "an older worker";
+  const std::string with_cache = load_report_json(report, CacheReport{4});
+  EXPECT_EQ(parse_cache_report(with_cache).kv_blocks_cached, 4);
+  EXPECT_EQ(parse_load_report(with_cache).value().sets, report.sets);
 }
 
 TEST(ApiPeer, ModelOfAPathMayHaveSlashes) {

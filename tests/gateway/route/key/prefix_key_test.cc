@@ -145,29 +145,30 @@ TEST(PrefixKey, SessionNamesAreExactAndRankedBySource) {
 }
 
 TEST(PrefixKey, PromptsAreKeyedByTheirFirstChunk) {
-  const std::string persona(kPromptChunkBytes, 'p');
+  const std::string persona(kPromptGuessBytes, 'p');
   const auto a = make_prefix_key(completion(persona + "first question"), "");
   const auto b = make_prefix_key(completion(persona + "second question" + persona), "");
   EXPECT_EQ(a.set, b.set);
-  EXPECT_EQ(a.prefix_bytes, kPromptChunkBytes);
-  EXPECT_EQ(a.anchors.size(), 1u);
-  EXPECT_EQ(b.anchors.size(), 2u);
+  EXPECT_EQ(a.prefix_bytes, kPromptGuessBytes);
+  EXPECT_EQ(a.anchors.size(), kPromptGuessBytes / 64);
+  EXPECT_EQ(b.anchors.back().bytes, (2 * kPromptGuessBytes + 15) / 64 * 64);
+  EXPECT_EQ(b.guessed_anchors, 16);
   EXPECT_TRUE(a.session.is_zero());
   const auto chat_key = make_prefix_key(chat({{Role::kSystem, persona}, {Role::kUser, "x"}}), "");
   EXPECT_NE(chat_key.set, a.set);
 }
 
 TEST(PrefixKey, ShortPromptHasNoSet) {
-  EXPECT_TRUE(make_prefix_key(completion(std::string(kPromptChunkBytes - 1, 'p')), "").set.is_zero());
+  EXPECT_TRUE(make_prefix_key(completion(std::string(kPromptGuessBytes - 1, 'p')), "").set.is_zero());
 }
 
 TEST(PrefixKey, TokenIdPromptsAreChunkedToo) {
   GenerateRequest request = completion("");
-  request.prompt = std::vector<int32_t>(kPromptChunkBytes / 4, 7);
+  request.prompt = std::vector<int32_t>(kPromptGuessBytes / 4, 7);
   const auto ids = make_prefix_key(request, "");
   EXPECT_FALSE(ids.set.is_zero());
   const auto& values = std::get<std::vector<int32_t>>(request.prompt);
-  const std::string same_bytes(reinterpret_cast<const char*>(values.data()), kPromptChunkBytes);
+  const std::string same_bytes(reinterpret_cast<const char*>(values.data()), kPromptGuessBytes);
   EXPECT_NE(make_prefix_key(completion(same_bytes), "").set, ids.set);
 }
 
