@@ -35,30 +35,6 @@ route::NodeReport node_report(const LoadReport& report, const CacheReport& cache
   return out;
 }
 
-// For the log, of an event that came without one.
-std::string_view reason_of(HealthEvent event) {
-  switch (event) {
-    case HealthEvent::kProbeOk:
-      return "a probe was answered";
-    case HealthEvent::kProbeNotReady:
-      return "it says that it is not ready";
-    case HealthEvent::kProbeFail:
-      return "a probe failed";
-    case HealthEvent::kConnectError:
-      return "a request could not connect";
-    case HealthEvent::kTransportError:
-      return "a request's connection broke";
-    case HealthEvent::kSilent:
-      return "a request heard nothing of it";
-    case HealthEvent::kAnswered:
-    case HealthEvent::kRefused:
-      return "a request was answered";
-    case HealthEvent::kErrored:
-      return "requests were answered with errors";
-  }
-  return "unknown";
-}
-
 route::NewNode new_node(const Upstream& upstream) {
   route::NewNode node{upstream.id(), upstream.url()};
   node.capacity = upstream.weight;
@@ -263,7 +239,8 @@ std::string Fleet::name(NodeIndex node) const {
 void Fleet::on_event(NodeIndex node, HealthEvent event, std::string_view why) {
   if (event == HealthEvent::kProbeOk) workers_[node].why.clear();
   if (event == HealthEvent::kProbeFail || event == HealthEvent::kProbeNotReady) workers_[node].why = why;
-  perform(registry_.on_event(std::span(&node, 1), event, moment()), why.empty() ? reason_of(event) : why);
+  perform(registry_.on_event(std::span(&node, 1), event, moment()),
+          why.empty() ? route::reason_of(event) : why);
 }
 
 void Fleet::saw_notice(NodeIndex node, Duration takes_requests_for) {

@@ -4,6 +4,29 @@
 
 namespace troupe::route {
 
+std::string_view reason_of(HealthEvent event) {
+  switch (event) {
+    case HealthEvent::kProbeOk:
+      return "a probe was answered";
+    case HealthEvent::kProbeNotReady:
+      return "it says that it is not ready";
+    case HealthEvent::kProbeFail:
+      return "a probe failed";
+    case HealthEvent::kConnectError:
+      return "a request could not connect";
+    case HealthEvent::kTransportError:
+      return "a request's connection broke";
+    case HealthEvent::kSilent:
+      return "a request heard nothing of it";
+    case HealthEvent::kAnswered:
+    case HealthEvent::kRefused:
+      return "a request was answered";
+    case HealthEvent::kErrored:
+      return "requests were answered with errors";
+  }
+  return "unknown";
+}
+
 bool NodeHealth::become(NodeState state, TimePoint now) {
   if (state == state_) return false;
   state_ = state;

@@ -24,6 +24,7 @@
 // clears it; or else after a pause it is tried again, and the first error makes the next pause twice as long.
 
 #include <cstdint>
+#include <string_view>
 
 #include "common/core/time.h"
 #include "gateway/route/fleet/view.h"
@@ -41,6 +42,8 @@ enum class HealthEvent : uint8_t {
   kRefused,         // a request was answered in full, and it was the request's fault
   kErrored,         // a request's answer says that the node failed
 };
+// For the log, where nothing more is known of it.
+std::string_view reason_of(HealthEvent event);
 
 struct HealthOptions {
   int dead_after = 3;   // failures in a row
