@@ -67,6 +67,29 @@ void describe_handover(GatewaySettings& s, SettingsSchema& schema) {
   describe(schema, s.migrator);
 }
 
+void describe_pins(GatewaySettings& s, SettingsSchema& schema) {
+  schema
+      .add("pins.kv_share", &s.pins.kv_share,
+           "of a worker's KV cache that the pinned prefixes of one API key, or of its tenant, may take")
+      .range(0, 1)
+      .live();
+  schema.add("pins.per_owner", &s.pins.per_owner, "pinned prefixes of one API key, or of its tenant")
+      .range(0, 1e6)
+      .live();
+  schema
+      .add("pins.ttl_max_secs", &s.pins.ttl_max,
+           "longest that one of an API key lasts, and how long one that says nothing does")
+      .range(1, 31'622'400)
+      .unit("seconds")
+      .live();
+  schema
+      .add("pins.text_bytes", &s.pins.text_bytes,
+           "memory for pinned prefixes, to have them computed anew where a worker lost them")
+      .range(0, 1e12)
+      .unit("bytes")
+      .live();
+}
+
 void describe_shutdown(GatewaySettings& s, SettingsSchema& schema) {
   schema.add("shutdown_grace_period_secs", &s.grace, "how long running requests may take after SIGTERM")
       .range(0, 86'400)
@@ -115,6 +138,7 @@ void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
   describe_tls(s, schema);
   describe_sharing(s, schema);
   describe_handover(s, schema);
+  describe_pins(s, schema);
   describe_http_bodies(schema, s.main_server, kHttpLimits);
   describe_http_timeouts(schema, s.main_server, kHttpLimits);
   describe_http_head(schema, s.main_server, kHttpLimits);

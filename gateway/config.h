@@ -25,6 +25,7 @@
 #include "gateway/proxy/admission_queue.h"
 #include "gateway/proxy/proxy_settings.h"
 #include "gateway/route/options.h"
+#include "gateway/route/placement/pin_book.h"
 #include "gateway/telemetry/telemetry_settings.h"
 
 namespace troupe {
@@ -37,6 +38,7 @@ struct GatewayParts {
   FleetOptions fleet;
   ProberOptions prober;
   size_t prefix_text_bytes = 64 << 20;
+  route::PinOptions pins;
   PrefixMigratorOptions migrator;
   ResidencyReaderOptions residency;
   GossipOptions gossip;

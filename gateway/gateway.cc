@@ -63,7 +63,8 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
       router_(named(config.router, seed), seed),
       fleet_(with_names(config.fleet, seed), Fleet::Parts{io.get_executor(), router_, metrics_, clock, log}),
       texts_(config.prefix_text_bytes),
-      migrator_(config.migrator, {io.get_executor(), fleet_, router_, texts_, metrics_, clock, log}),
+      prefixes_{{config.migrator, {io.get_executor(), fleet_, router_, texts_, metrics_, clock, log}},
+                {config.pins, {io.get_executor(), fleet_, router_, metrics_, clock, log}}},
       prober_(io.get_executor(), fleet_, clock, config.prober),
       residency_reader_(config.residency, {io.get_executor(), fleet_, router_, metrics_, clock, log}),
       gossip_(config.gossip, {io.get_executor(), router_, metrics_, clock, log}),
@@ -81,6 +82,7 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
           [this](Exchange& exchange) { return admin_.handle(exchange); }, log),
       background_(io.get_executor()) {
   if (config.migrator.enabled) proxy_.keep_texts(texts_);
+  proxy_.keep_pins(prefixes_.pins.book());
   admin_.demands_certificates(config.metrics_demands_certificates);
   admin_.answer_to(config.admin_hosts);
   admin_.add_only(config.workers_addable);
@@ -158,7 +160,8 @@ Status Gateway::change(const GatewayConfig& config) {
   proxy_.change(config.proxy);
   observers_.sample(config.telemetry.sample_ratio);
   prober_.change(config.prober);
-  migrator_.change(config.migrator.deadline);
+  prefixes_.migrator.change(config.migrator.deadline);
+  prefixes_.pins.book().change(config.pins);
   router_.change(config.router.affinity, config.router.planner);
   use(config.tls);
   fleet_.change(config.fleet);
@@ -181,7 +184,8 @@ Status Gateway::start() {
   TROUPE_RETURN_IF_ERROR(start_observers());
   TROUPE_RETURN_IF_ERROR(main_server_.listen());
   TROUPE_RETURN_IF_ERROR(metrics_server_.listen());
-  migrator_.start(background_);
+  prefixes_.migrator.start(background_);
+  prefixes_.pins.start(background_);
   prober_.start(background_);
   residency_reader_.start(background_);
   gossip_.start(background_);

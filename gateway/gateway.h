@@ -13,6 +13,7 @@
 #include "gateway/admin.h"
 #include "gateway/cluster/fleet.h"
 #include "gateway/cluster/gossip.h"
+#include "gateway/cluster/pin_keeper.h"
 #include "gateway/cluster/prefix_migrator.h"
 #include "gateway/cluster/prefix_text_cache.h"
 #include "gateway/cluster/prober.h"
@@ -87,7 +88,11 @@ class Gateway {
   route::Router router_;
   Fleet fleet_;
   PrefixTextCache texts_;
-  PrefixMigrator migrator_;
+  struct PrefixKeeping {
+    PrefixMigrator migrator;
+    PinKeeper pins;
+  };
+  PrefixKeeping prefixes_;
   Prober prober_;
   ResidencyReader residency_reader_;
   Gossip gossip_;

@@ -82,6 +82,20 @@ ApiError not_supported(const std::string& model) {
 
 }  // namespace
 
+Task<void> PrefixEndpoint::list(Exchange& exchange) {
+  RequestContext context;
+  context.routed.generates = context.routed.prefills = false;
+  const RequestScope scope(core_, parts_.replies, exchange, context);
+  ApiResult<bool> go = parts_.intake.enter(exchange.request(), context);
+  if (go.ok()) go = parts_.gate.let_in(exchange.request(), context);
+  if (!go.ok()) {
+    co_await parts_.replies.refuse(exchange, context, go.error());
+    co_return;
+  }
+  std::string text = pins_.list(context);
+  co_await parts_.replies.answer(exchange, context, 200, std::move(text));
+}
+
 // All that a request passes before it is sent.
 Task<ApiResult<bool>> PrefixEndpoint::admit(Exchange& exchange, RequestContext& context) {
   ApiResult<bool> go = parts_.intake.enter(exchange.request(), context);
@@ -89,6 +103,7 @@ Task<ApiResult<bool>> PrefixEndpoint::admit(Exchange& exchange, RequestContext& 
   if (go.ok()) go = parts_.intake.prepare(exchange.request(), parse_prefix, context);
   if (parts_.intake.awaits_first_look(go, context))
     go = co_await parts_.intake.prepare_after_look(exchange, parse_prefix, context);
+  if (go.ok()) go = pins_.allow(exchange.request(), context);
   if (go.ok()) go = parts_.admission.arrive(context);
   if (go.ok() && context.admission_ticket->waits()) go = co_await parts_.admission.wait(context);
   if (go.ok() && context.waited &&
@@ -146,6 +161,12 @@ Task<void> PrefixEndpoint::make(Exchange& exchange) {
     asks.push_back(std::move(ask));
   }
   if (made) {
+    std::vector<route::NodeIndex> made_at;
+    for (const Ask& ask : asks) {
+      if (ask.ok()) made_at.push_back(ask.node);
+    }
+    const auto first = std::find_if(asks.begin(), asks.end(), [](const Ask& ask) { return ask.ok(); });
+    pins_.keep(exchange.request(), context, {object_of(first->result.held_body), made_at});
     co_await answer_made(exchange, context, asks);
   } else {
     co_await answer_not_made(exchange, context, asks);
@@ -242,6 +263,7 @@ Task<void> PrefixEndpoint::known(Exchange& exchange) {
   ApiResult<bool> go = parts_.intake.enter(exchange.request(), context);
   if (go.ok()) go = parts_.gate.let_in(request, context);
   if (go.ok() && !parse_prefix_id(id)) go = unknown_prefix(id, kIdsRemedy);
+  if (go.ok() && pins_.of_another(id, context)) go = unknown_prefix(id, kUnknownRemedy);
   const auto timeout = timeout_of(request, core_.options);
   if (go.ok() && !timeout.ok()) go = timeout.error();
   if (go.ok()) go = parts_.admission.arrive(context);
@@ -264,6 +286,7 @@ Task<void> PrefixEndpoint::known(Exchange& exchange) {
     asks.push_back(std::move(ask));
   }
   if (found) {
+    if (request.method == "DELETE") pins_.erase(id);
     co_await answer_made(exchange, context, asks);
   } else {
     const ApiError error = unsure ? ApiError::unavailable("not all workers could be asked for this prefix")

@@ -5,14 +5,15 @@
 // policy's first candidate does, and on failure the next. The answer holds what every worker said. A worker
 // that does not know the endpoint is a server of another kind, and not ill.
 //
-// The gateway keeps no record of prefixes: every worker of a model gives a prefix the same id, so any gateway
-// asks all workers which of them have it.
+// Every worker of a model gives a prefix the same id, so any gateway asks all workers which of them have it.
+// The gateway remembers pins alone (pin_desk.h).
 
 #include <vector>
 
 #include "common/net/http_server.h"
 #include "gateway/proxy/access_gate.h"
 #include "gateway/proxy/admission_stage.h"
+#include "gateway/proxy/pin_desk.h"
 #include "gateway/proxy/proxy_core.h"
 #include "gateway/proxy/replies.h"
 #include "gateway/proxy/request_context.h"
@@ -30,8 +31,10 @@ class PrefixEndpoint {
     const RequestDriver& driver;
     Replies& replies;
   };
-  PrefixEndpoint(ProxyCore& core, const Parts& parts) : core_(core), parts_(parts) {}
+  PrefixEndpoint(ProxyCore& core, const Parts& parts) : core_(core), parts_(parts), pins_(core) {}
 
+  // GET /v1/prefixes: what this client's tenant has pinned through this gateway.
+  Task<void> list(Exchange& exchange);
   // POST /v1/prefixes.
   Task<void> make(Exchange& exchange);
   // GET and DELETE /v1/prefixes/{id}, of every worker that has it.
@@ -49,6 +52,7 @@ class PrefixEndpoint {
 
   ProxyCore& core_;
   const Parts parts_;
+  const PinDesk pins_;
 };
 
 }  // namespace troupe

@@ -22,7 +22,8 @@ ForwardParser parser_of(std::string_view path) {
 // Empty: the path does not exist.
 std::string_view methods_of(std::string_view path) {
   if (path == "/v1/models" || !model_of_path(path).empty() || path == "/health") return "GET, HEAD";
-  if (path == kPrefixesPath || parser_of(path) != nullptr) return "POST";
+  if (path == kPrefixesPath) return "GET, HEAD, POST";
+  if (parser_of(path) != nullptr) return "POST";
   return prefix_id_of(path).empty() ? "" : "GET, HEAD, DELETE";
 }
 
@@ -64,6 +65,7 @@ Task<void> Proxy::handle(Exchange& exchange) {
   if (const ForwardParser parse = parser_of(request.path); parse != nullptr && post)
     return route_and_forward(exchange, parse);
   if (post && request.path == kPrefixesPath) return prefixes_.make(exchange);
+  if (reads(request) && request.path == kPrefixesPath) return prefixes_.list(exchange);
   const bool known = reads(request) || request.method == "DELETE";
   return known && !prefix_id_of(request.path).empty() ? prefixes_.known(exchange) : answer_own(exchange);
 }

@@ -45,6 +45,7 @@ class Proxy {
 
   // Each of these holds from now on. REQUIRES: what is passed outlives this.
   void record_to(TrafficRecorder& recorder);                           // traffic
+  void keep_pins(route::PinBook& pins) { core_.pins = &pins; }         // of clients
   void keep_texts(PrefixTextCache& texts);                             // of personas that are asked for
   void require_keys(const ApiKeys& keys) { gate_.require(keys); }      // of clients
   void change(const ProxyOptions& options) { core_.change(options); }  // limits, time-outs, retries

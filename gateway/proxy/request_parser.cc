@@ -103,6 +103,8 @@ ApiResult<RoutedRequest> parse_prefix(const HttpRequest& request, const RequestP
   routed.model = std::move(parsed->source.model);
   routed.generates = false;
   routed.prefills = true;
+  routed.pin = parsed->pin;
+  routed.ttl_s = parsed->ttl_s;
   routed.answer_tokens_max = 0;
   return routed;
 }

@@ -24,7 +24,9 @@ struct RoutedRequest {
   std::string model;  // empty where the body may leave it out, and does
   bool stream = false;
   int32_t choices = 1;
-  bool generates = true;  // false: text in only, no answer to wait for and no cache to find
+  bool generates = true;              // false: text in only, no answer to wait for and no cache to find
+  bool pin = false;                   // a prefix is to be kept,
+  std::optional<int64_t> ttl_s = {};  // for so long
   bool prefills = false;  // a prefix to be computed, without an answer: takes room at a worker all the same
   bool passes = false;    // as it came, to a worker of another kind: an answer of any form
   int32_t priority = 0;   // the client's wish

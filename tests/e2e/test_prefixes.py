@@ -1,4 +1,5 @@
 """Prefixes kept ahead of use: POST /v1/prefixes at a gateway is computed where its requests will go."""
+import hashlib
 import http.server
 import json
 import threading
@@ -6,7 +7,7 @@ import threading
 import httpx
 import pytest
 
-from fleet import MODEL, Fleet, Gateway, chat_body, free_port, post_chat, route_decision, wait_until, whole_chat
+from fleet import MODEL, Fleet, Gateway, SimWorker, chat_body, free_port, post_chat, route_decision, wait_until, whole_chat
 
 SMALL = ("--kv-cache-tokens", 1024, "--max-model-len", 512)
 
@@ -103,11 +104,58 @@ def test_a_pinned_persona_survives_what_an_unpinned_one_does_not(tmp_path):
         assert cached(ask(fleet.url, "Ruvo Tamek", "Again!")) == pinned["tokens"]
 
 
+def pins_of(url, key=""):
+    return httpx.get(f"{url}/v1/prefixes", headers={"authorization": f"Bearer {key}"} if key else {}, timeout=5).json()["data"]
+
+
+def test_a_pin_is_computed_anew_where_its_worker_died(tmp_path):
+    with Fleet(tmp_path, workers=2, worker_class=SimWorker) as fleet:
+        made = make(fleet.url, "Ruvo Tamek", pin=True, ttl_s=600).json()
+        (listed,) = pins_of(fleet.url)
+        assert listed["id"] == made["id"] and listed["tokens"] == made["tokens"]
+        assert [n["node"] for n in listed["nodes"]] == [n["node"] for n in made["nodes"]]
+        dead = fleet.worker_of_node(made["nodes"][0]["node"])
+        (other,) = [w for w in fleet.workers if w is not dead]
+        dead.kill()
+        wait_until(lambda: other.load()["kv_blocks_pinned"] > 0, 20, "the other worker has it")
+        at_other = httpx.get(f"{other.url}/v1/prefixes", timeout=5).json()["data"]
+        assert [p["id"] for p in at_other] == [made["id"]] and at_other[0]["ttl_s"] <= 600
+        wait_until(lambda: [str(other.port) in n["node"] for n in pins_of(fleet.url)[0]["nodes"]] == [True], 5, "the gateway lists it there")
+        assert httpx.delete(f"{fleet.url}/v1/prefixes/{made['id']}", timeout=5).json()["deleted"]
+        assert pins_of(fleet.url) == []
+
+
+def test_pins_are_their_tenants_and_leave_room_for_others(tmp_path):
+    keys, secret = tmp_path / "keys.yaml", tmp_path / "secret"
+    secret.write_text("s" * 64)
+    keys.write_text("".join(f'{k}:\n  sha256: "{hashlib.sha256(k.encode()).hexdigest()}"\n  tenant: {k[0]}\n' for k in ("a1", "a2", "b1")))
+    flags = ("--api-keys", keys, "--tenant-secret", secret)
+    with Fleet(tmp_path, worker_class=SimWorker, worker_flags=("--kv-cache-tokens", 16384), gateway_flags=flags) as fleet:
+        def pin(key, name, **fields):
+            body = {"model": MODEL, "messages": [system_of(name)], "pin": True, **fields}
+            return httpx.post(f"{fleet.url}/v1/prefixes", json=body, headers={"authorization": f"Bearer {key}"}, timeout=30)
+        first = pin("a1", "Ruvo").json()
+        assert first["ttl_s"] == 604800, "a pin of a key ends"
+        assert [p["id"] for p in pins_of(fleet.url, "a2")] == [first["id"]] and pins_of(fleet.url, "b1") == []
+        for method in ("GET", "DELETE"):
+            known = [httpx.request(method, f"{fleet.url}/v1/prefixes/{first['id']}", headers={"authorization": f"Bearer {k}"}, timeout=5)
+                     for k in ("b1", "a2")]
+            assert [answer.status_code for answer in known] == [404, 200], method
+        too_long = pin("a1", "Ruvo", ttl_s=604801)
+        assert too_long.status_code == 400 and too_long.json()["error"]["param"] == "ttl_s"
+        while (answer := pin("a1", f"greedy {len(pins_of(fleet.url, 'a1'))}")).status_code == 200:
+            pass
+        assert answer.status_code == 409 and "pins.kv_share" in answer.json()["error"]["message"]
+        assert sum(p["tokens"] for p in pins_of(fleet.url, "a1")) <= 16384 / 8
+        assert pin("a2", "of the same tenant").status_code == 409
+        assert pin("b1", "Dazin").status_code == 200
+
+
 def test_bodies_are_refused_by_the_gateway_itself(tmp_path):
     with Fleet(tmp_path, workers=1) as fleet:
         assert make(fleet.url, "x", pin="yes").json()["error"]["param"] == "pin"
         assert make(fleet.url, "x", model="other").json()["error"]["code"] == "model_not_found"
-        assert httpx.get(f"{fleet.url}/v1/prefixes", timeout=5).headers["allow"] == "POST"
+        assert httpx.delete(f"{fleet.url}/v1/prefixes", timeout=5).headers["allow"] == "GET, HEAD, POST"
         unknown = httpx.get(f"{fleet.url}/v1/prefixes/nonsense", timeout=5)
         assert unknown.status_code == 404 and "32 hex digits" in unknown.json()["error"]["message"]
         at_worker = httpx.get(f"{fleet.workers[0].url}/v1/prefixes/nonsense", timeout=5)

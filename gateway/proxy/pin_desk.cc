@@ -1,0 +1,123 @@
+#include "gateway/proxy/pin_desk.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/api/prefix.h"
+#include "gateway/proxy/json_patch.h"
+
+namespace troupe {
+
+namespace {
+
+std::string owner_of(const RequestContext& context) {
+  if (context.client == nullptr) return "";
+  const std::string& salt = context.client->tenant_salt();
+  return salt.empty() ? "key " + context.client->name() : salt;
+}
+
+// KV memory of the smallest worker that serves the model; 0: none tells.
+int64_t kv_tokens_of(const route::Router& router, std::string_view model) {
+  int64_t least = 0;
+  for (const route::NodeIndex node : router.view().nodes_for(model)) {
+    const int64_t told = router.loads().at(node).report.kv_tokens_total;
+    if (told > 0) least = least == 0 ? told : std::min(least, told);
+  }
+  return least;
+}
+
+}  // namespace
+
+ApiResult<bool> PinDesk::allow(const HttpRequest& request, RequestContext& context) const {
+  RoutedRequest& routed = context.routed;
+  if (core_.pins == nullptr || context.client == nullptr || !routed.pin) return true;
+  const auto most_s = std::chrono::duration_cast<std::chrono::seconds>(core_.pins->options().ttl_max).count();
+  if (routed.ttl_s.value_or(1) > most_s) {
+    return ApiError::bad_field(
+        "ttl_s", absl::StrCat("'ttl_s' of a pinned prefix may be at most ", most_s, " (pins.ttl_max_secs)"));
+  }
+  const std::string owner = owner_of(context);
+  route::PinBook::Wish wish;
+  wish.owner = owner;
+  wish.model = routed.model;
+  wish.set = routed.key.set;
+  wish.tokens = core_.router.ratio().tokens(routed.key.prompt_bytes);
+  wish.kv_tokens = kv_tokens_of(core_.router, routed.model);
+  if (const std::string why = core_.pins->refusal(wish); !why.empty()) {
+    ApiError error = ApiError::bad_field("pin", why + ". DELETE one, or ask without 'pin'");
+    error.http_status = 409;
+    error.code = "pin_budget_exceeded";
+    return error;
+  }
+  if (routed.ttl_s) return true;
+  routed.ttl_s = most_s;
+  const JsonPatch ttl[] = {{"ttl_s", absl::StrCat(most_s)}};
+  context.body = with_members(context.body_for_worker(request), ttl);
+  return true;
+}
+
+void PinDesk::keep(const HttpRequest& request, const RequestContext& context, const Made& made) const {
+  if (core_.pins == nullptr) return;
+  const bj::value* id = made.answer.if_contains("id");
+  if (id == nullptr || !id->is_string()) return;
+  const auto hash = parse_prefix_id(std::string_view(id->as_string()));
+  if (!hash) return;
+  const RoutedRequest& routed = context.routed;
+  if (!routed.pin) return core_.pins->erase(*hash);
+  route::Pin pin;
+  pin.id = *hash;
+  pin.owner = owner_of(context);
+  pin.model = routed.model;
+  const bj::value* tokens = made.answer.if_contains("tokens");
+  if (tokens != nullptr && tokens->is_int64()) pin.tokens = tokens->as_int64();
+  pin.answer = to_json(made.answer);
+  const JsonPatch ttl[] = {{"ttl_s", ""}};
+  pin.body = with_members(context.body_for_worker(request), ttl);
+  pin.body.pop_back();  // up to the value of ttl_s
+  pin.key = routed.key;
+  pin.key.anchors.clear();
+  pin.expires = routed.ttl_s.has_value();
+  pin.until = core_.clock.now() + std::chrono::seconds(routed.ttl_s.value_or(0));
+  for (const route::NodeIndex node : made.nodes)
+    pin.places.push_back({node, core_.router.loads().at(node).life});
+  if (!core_.pins->put(std::move(pin)))
+    core_.log.warn("pin_not_kept", {{"prefix", prefix_id(*hash)}, {"why", "pins.text_bytes"}});
+}
+
+void PinDesk::erase(std::string_view id) const {
+  const auto hash = parse_prefix_id(id);
+  if (core_.pins != nullptr && hash) core_.pins->erase(*hash);
+}
+
+bool PinDesk::of_another(std::string_view id, const RequestContext& context) const {
+  const auto hash = parse_prefix_id(id);
+  const route::Pin* pin = core_.pins == nullptr || !hash ? nullptr : core_.pins->find(*hash);
+  return pin != nullptr && pin->owner != owner_of(context);
+}
+
+std::string PinDesk::list(const RequestContext& context) const {
+  bj::array pins;
+  if (core_.pins != nullptr) {
+    core_.pins->expire(core_.clock.now());
+    for (const route::Pin* pin : core_.pins->of(owner_of(context))) {
+      auto answer = parse_json(pin->answer);
+      if (!answer.ok() || !answer->is_object()) continue;
+      bj::array nodes;
+      for (const route::Pin::Place& place : pin->places) {
+        bj::object node;
+        node["node"] = core_.fleet.id(place.node);
+        nodes.emplace_back(std::move(node));
+      }
+      answer->as_object()["nodes"] = std::move(nodes);
+      pins.emplace_back(std::move(*answer));
+    }
+  }
+  bj::object body;
+  body["object"] = "list";
+  body["data"] = std::move(pins);
+  return to_json(body);
+}
+
+}  // namespace troupe

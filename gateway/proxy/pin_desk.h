@@ -1,0 +1,41 @@
+#pragma once
+
+// Pins of clients as POST and GET /v1/prefixes see them: what one owner may pin and for how long, and the
+// record of what is pinned, from which it is computed anew where a worker lost it (cluster/pin_keeper.h).
+// The keys of a tenant are one owner, a key without a tenant is one, and so are all clients of a gateway
+// without keys, whose pins the workers alone bound.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/json/json.h"
+#include "gateway/proxy/proxy_core.h"
+#include "gateway/proxy/request_context.h"
+
+namespace troupe {
+
+class PinDesk {
+ public:
+  explicit PinDesk(ProxyCore& core) : core_(core) {}
+
+  // May the request pin? Writes the time that it lasts into the body where it names none.
+  ApiResult<bool> allow(const HttpRequest& request, RequestContext& context) const;
+  // Workers have computed it: `answer` is the first one's. The last request for a prefix says whether it is
+  // pinned.
+  struct Made {
+    bj::object answer;
+    const std::vector<route::NodeIndex>& nodes;
+  };
+  void keep(const HttpRequest& request, const RequestContext& context, const Made& made) const;
+  void erase(std::string_view id) const;
+  // It is pinned by another owner.
+  bool of_another(std::string_view id, const RequestContext& context) const;
+  // {"object": "list", "data": [{"id": …, …, "nodes": [{"node": …}, …]}, …]}, of the client's own.
+  std::string list(const RequestContext& context) const;
+
+ private:
+  ProxyCore& core_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,127 @@
+// Owners of pins, how many one may have, and which have to be computed anew.
+
+#include "gateway/route/placement/pin_book.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "tests/gateway/route/cluster.h"
+
+namespace troupe::route {
+namespace pin_book_test {
+
+using namespace testing_cluster;
+
+Pin pin_of(const std::string& owner, int number, int64_t tokens = 1000) {
+  Pin pin;
+  pin.id = hash_bytes(owner + " pin " + std::to_string(number));
+  pin.owner = owner;
+  pin.model = "demo";
+  pin.tokens = tokens;
+  pin.body = std::string(100, 'x');
+  pin.key.set = numbered_set(number);
+  pin.places.push_back({0, 1});
+  return pin;
+}
+
+PinBook::Wish wish_of(const std::string& owner, int number, int64_t tokens = 1000) {
+  PinBook::Wish wish;
+  wish.owner = owner;
+  wish.model = "demo";
+  wish.set = numbered_set(number);
+  wish.tokens = tokens;
+  wish.kv_tokens = 40'000;
+  return wish;
+}
+
+TEST(PinBook, OneOwnerLeavesRoomForOthers) {
+  PinBook book(PinOptions{});
+  int kept = 0;
+  while (book.refusal(wish_of("greedy", kept)).empty()) book.put(pin_of("greedy", kept++));
+  EXPECT_EQ(kept, 5) << "an eighth of 40,000";
+  EXPECT_NE(book.refusal(wish_of("greedy", 99)).find("pins.kv_share"), std::string::npos);
+  EXPECT_EQ(book.refusal(wish_of("greedy", 3)), "") << "again: it takes no more";
+  EXPECT_EQ(book.refusal(wish_of("other", 99)), "");
+  PinBook::Wish unknown = wish_of("greedy", 99);
+  unknown.kv_tokens = 0;
+  EXPECT_EQ(book.refusal(unknown), "") << "no worker tells its memory";
+}
+
+TEST(PinBook, OneOwnersPinsAreBoundedInNumber) {
+  PinBook book(PinOptions{});
+  for (int i = 0; i < 64; ++i) {
+    EXPECT_EQ(book.refusal(wish_of("many", i, 1)), "");
+    book.put(pin_of("many", i, 1));
+  }
+  EXPECT_NE(book.refusal(wish_of("many", 64, 1)).find("pins.per_owner"), std::string::npos);
+  book.erase(pin_of("many", 7).id);
+  EXPECT_EQ(book.refusal(wish_of("many", 64, 1)), "");
+}
+
+TEST(PinBook, EachOwnerSeesItsOwn) {
+  PinBook book(PinOptions{});
+  for (int i = 0; i < 6; ++i) book.put(pin_of(i % 2 == 0 ? "a" : "b", i));
+  ASSERT_EQ(book.of("a").size(), 3u);
+  for (const Pin* pin : book.of("a")) EXPECT_EQ(pin->owner, "a");
+  EXPECT_TRUE(book.of("c").empty());
+}
+
+TEST(PinBook, PinEndsWithItsTime) {
+  PinBook book(PinOptions{});
+  Pin ends = pin_of("a", 1);
+  ends.expires = true;
+  ends.until = at_ms(1000);
+  book.put(ends);
+  book.put(pin_of("a", 2));
+  book.expire(at_ms(999));
+  EXPECT_EQ(book.size(), 2u);
+  book.expire(at_ms(1000));
+  EXPECT_EQ(book.size(), 1u);
+  EXPECT_EQ(book.find(ends.id), nullptr);
+}
+
+// A worker died, another began again with an empty cache: every pin of theirs is computed, in turn.
+TEST(PinBook, WhatNoNodeHoldsIsComputedAnewInTurn) {
+  PinBook book(PinOptions{});
+  for (int i = 0; i < 9; ++i) {
+    Pin pin = pin_of("a", i);
+    pin.places = {{static_cast<NodeIndex>(i % 3), 1}};
+    if (i == 0) pin.places.push_back({2, 1});
+    book.put(pin);
+  }
+  std::map<NodeIndex, uint32_t> lives{{0, 2}, {2, 1}};  // 1 is dead
+  const auto holds = [&](const Pin::Place& place) {
+    const auto its = lives.find(place.node);
+    return its != lives.end() && its->second == place.life;
+  };
+  std::map<Hash128, int> computed;
+  while (const Pin* lost = book.next_lost(holds)) {
+    computed[lost->id] += 1;
+    book.placed(lost->id, {2, 1});
+    ASSERT_LT(computed.size(), 9u);
+  }
+  EXPECT_EQ(computed.size(), 5u) << "those of 0 and 1 but the one that 2 holds, too";
+  for (const auto& [id, times] : computed) EXPECT_EQ(times, 1);
+  // Where none can be computed all have their turn.
+  lives.clear();
+  for (int i = 0; i < 18; ++i) computed[book.next_lost(holds)->id] += 1;
+  EXPECT_EQ(computed.size(), 9u);
+}
+
+TEST(PinBook, TextsAreBoundedInBytes) {
+  PinOptions options;
+  options.text_bytes = 250;
+  PinBook book(options);
+  EXPECT_TRUE(book.put(pin_of("a", 1)));
+  EXPECT_TRUE(book.put(pin_of("a", 2)));
+  EXPECT_FALSE(book.put(pin_of("a", 3)));
+  EXPECT_TRUE(book.put(pin_of("a", 2))) << "again";
+  EXPECT_EQ(book.text_bytes(), 200u);
+  book.erase(pin_of("a", 1).id);
+  EXPECT_TRUE(book.put(pin_of("a", 3)));
+}
+
+}  // namespace pin_book_test
+}  // namespace troupe::route
