@@ -19,9 +19,13 @@ ForwardParser parser_of(std::string_view path) {
   return is_passed_path(path) ? parse_passed : forward_parser(path);
 }
 
+bool lists_models(std::string_view path) {
+  return path == "/v1/models" || path == "/v1/models/";
+}
+
 // Empty: the path does not exist.
 std::string_view methods_of(std::string_view path) {
-  if (path == "/v1/models" || !model_of_path(path).empty() || path == "/health") return "GET, HEAD";
+  if (lists_models(path) || !model_of_path(path).empty() || path == "/health") return "GET, HEAD";
   if (path == kPrefixesPath) return "GET, HEAD, POST";
   if (parser_of(path) != nullptr) return "POST";
   return prefix_id_of(path).empty() ? "" : "GET, HEAD, DELETE";
@@ -77,7 +81,7 @@ Task<void> Proxy::answer_own(Exchange& exchange) {
   RequestContext context;
   const RequestScope scope(core_, replies_, exchange, context);
   const std::string id = model_of_path(request.path);
-  if (get && (request.path == "/v1/models" || !id.empty())) {
+  if (get && (lists_models(request.path) || !id.empty())) {
     if (const auto known = gate_.identify(request, context); !known.ok()) {
       co_await replies_.refuse(exchange, context, known.error());
       co_return;

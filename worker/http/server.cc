@@ -98,7 +98,7 @@ struct WorkerServer::Impl {
     std::string_view methods, path;
     Task<void> (Impl::*handler)(HttpCall&);
   };
-  static const std::array<Route, 17> kRoutes;
+  static const std::array<Route, 18> kRoutes;
   static const Route* find_route(std::string_view path);
 
   const ServedModel& model;
@@ -123,12 +123,13 @@ struct WorkerServer::Impl {
   HttpServer http;  // last: its handlers use all of the above
 };
 
-constexpr std::array<WorkerServer::Impl::Route, 17> WorkerServer::Impl::kRoutes{{
+constexpr std::array<WorkerServer::Impl::Route, 18> WorkerServer::Impl::kRoutes{{
     {"POST", "/v1/chat/completions", &Impl::chat},
     {"POST", "/v1/completions", &Impl::completions},
     {"POST", "/tokenize", &Impl::tokenize},
     {"POST", "/detokenize", &Impl::detokenize},
     {"GET, HEAD", "/v1/models", &Impl::models},
+    {"GET, HEAD", "/v1/models/", &Impl::models},
     {"GET, HEAD", kModelRoute, &Impl::models},
     {"GET, HEAD, POST", kPrefixesPath, &Impl::all_prefixes},
     {"GET, HEAD, DELETE", kPrefixRoute, &Impl::one_prefix},

@@ -147,6 +147,7 @@ TEST(Proxy, ChatThatNamesNoModelIsOfTheOnlyOneAndOfTheSamePersona) {
   EXPECT_EQ(one.get("/v1/models/other").status, 200);
   EXPECT_NE(one.get("/v1/models/other").body.find(R"({"id":"other","object":"model")"), std::string::npos);
   EXPECT_EQ(one.get("/v1/models/oth").status, 404);
+  EXPECT_EQ(one.get("/v1/models/").body, one.get("/v1/models").body);
   TestGateway two(loop, {a.endpoint(), b.endpoint()});
   const Answer either = ask(two, "{" + messages + "}");
   EXPECT_EQ(either.status, 400);

@@ -258,6 +258,7 @@ TEST_F(WorkerServerTest, ReportsItsModelAndState) {
   const auto models = json_of(ask(worker->port(), "GET", "/v1/models").body);
   EXPECT_EQ(json_of(ask(worker->port(), "GET", "/v1/models/demo-model").body), models.at("data").at(0));
   EXPECT_EQ(ask(worker->port(), "GET", "/v1/models/other").status, 404);
+  EXPECT_EQ(json_of(ask(worker->port(), "GET", "/v1/models/").body), models);
   EXPECT_EQ(models.at_pointer("/data/0/id"), "demo-model");
   EXPECT_EQ(models.at_pointer("/data/0/max_model_len"), 2048);
   for (const char* path : {"/livez", "/readyz", "/health"}) {
