@@ -168,7 +168,8 @@ class StubProcess {
     ::close(to_us[1]);
     ::close(to_child[0]);
     life_ = to_child[1];
-    for (Endpoint& endpoint : endpoints) {
+    for (Upstream& upstream : upstreams) {
+      Endpoint& endpoint = upstream.endpoint;
       endpoint.host = "127.0.0.1";
       EXPECT_EQ(::read(to_us[0], &endpoint.port, sizeof endpoint.port), ssize_t{sizeof endpoint.port});
     }
@@ -183,7 +184,7 @@ class StubProcess {
   StubProcess(const StubProcess&) = delete;
   StubProcess& operator=(const StubProcess&) = delete;
 
-  std::vector<Upstream> endpoints{2};
+  std::vector<Upstream> upstreams{2};
 
  private:
   // Runs until the parent closes `life`.
@@ -213,7 +214,7 @@ TEST(Local, GatewayOutOfDescriptorsBlamesNoWorker) {
   config.fleet.client.idle_connections_max = 0;  // every request and every probe connects
   config.fleet.health.dead_after = 1;
   config.prober.timeout = 10s;  // a slow machine is not a dead worker
-  TestGateway gateway(loop, stubs.endpoints, config);
+  TestGateway gateway(loop, stubs.upstreams, config);
   RawPeer peer = gateway.connect();
   peer.send(http_post("/v1/chat/completions", chat_body(kPersonaCard, "x")));
   EXPECT_EQ(read_answer(peer).status, 200);

@@ -370,7 +370,8 @@ TEST_F(RequestFlowTest, OfOursTheSameStatusIsTheAnswer) {
 TEST_F(RequestFlowTest, ANodeThatAsksForAPauseIsAskedLastForAsLong) {
   send();
   const NodeIndex full = node();
-  const Failure asks{FailureKind::kStatus, 429, true, false, seconds(20)};
+  Failure asks{FailureKind::kStatus, 429, true};
+  asks.retry_after = seconds(20);
   ASSERT_EQ(flow_.failed(context(), asks, true, unstarted(), now_), Action::kSend);
   flow_.abandoned(context(), now_);
   const auto is_last = [&] {
