@@ -92,9 +92,11 @@ TEST(FileLimit, ServerThatKeepsFilesLeavesTheLastOnesToOthers) {
   ::close(lowest_free);
   kept.set(static_cast<rlim_t>(lowest_free) + 40);
   std::vector<RawPeer> peers;  // whose ends are files of this process, too
-  for (int i = 0; i < 25; ++i) peers.push_back(RawPeer::connect(main.port()));
-  peers.back().send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-  EXPECT_TRUE(peers.back().read_answer().ends_with("ok"));
+  for (int i = 0; i < 25; ++i) {
+    peers.push_back(RawPeer::connect(main.port()));
+    peers.back().send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    ASSERT_TRUE(peers.back().read_answer().ends_with("ok")) << i;
+  }
   RawPeer probe = RawPeer::connect(probes.port());
   probe.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
   EXPECT_TRUE(probe.read_answer().ends_with("ok"));

@@ -409,12 +409,15 @@ TEST(Endpoint, ParsesUrlsAndNamesFaults) {
   EXPECT_EQ(Endpoint::parse("HTTPS://[::1]:9/")->url(), "https://[::1]:9");
   EXPECT_EQ(Endpoint::parse("h:8")->url(), "http://h:8");
   EXPECT_NE(*Endpoint::parse("https://h:8"), *Endpoint::parse("http://h:8"));
-  for (std::string_view bad : {"https://", "ftp://h", "", "h:", "h:0", "h:65536", "h:1x", "h/path", "u@h:1",
-                               "h:1:2", "[::1", "http://", "[::1]9", "nonsense", "h/", "[::1]"}) {
+  for (std::string_view bad : {"https://", "ftp://h", "", "h:", "h:0", "h:65536", "h:1x", "h/path", "h:1:2",
+                               "[::1", "http://", "[::1]9", "nonsense", "h/", "[::1]"}) {
     const auto endpoint = Endpoint::parse(bad);
     EXPECT_FALSE(endpoint.ok()) << bad;
     EXPECT_NE(std::string(endpoint.status().message()).find(bad), std::string::npos);
   }
+  const std::string secret(Endpoint::parse("http://user:secret@h:1").status().message());
+  EXPECT_NE(secret.find("credentials"), std::string::npos) << secret;
+  EXPECT_EQ(secret.find("secret@"), std::string::npos) << secret;
 }
 
 }  // namespace
