@@ -90,7 +90,7 @@ TEST(FileLimit, ServerThatKeepsFilesLeavesTheLastOnesToOthers) {
   const int lowest_free = ::fcntl(0, F_DUPFD, 0);
   ASSERT_GE(lowest_free, 0);
   ::close(lowest_free);
-  kept.set(static_cast<rlim_t>(lowest_free) + 40);
+  kept.set(static_cast<rlim_t>(lowest_free) + 60);
   std::vector<RawPeer> peers;  // whose ends are files of this process, too
   for (int i = 0; i < 25; ++i) {
     peers.push_back(RawPeer::connect(main.port()));
