@@ -189,12 +189,16 @@ class AffinityPolicy::Choice {
 
   // Room for KV. A conversation that fits nowhere evicts wherever it goes, and nothing is added. Else what it
   // would evict counts as computed anew; and where every holder of a hot set is short of room, its next copy
-  // costs little, as its conversations will follow it there.
+  // costs little, as its conversations will follow it there. The room of a node that joins counts as its
+  // share rises, else all would go there at once.
   void weigh_room() {
     const auto usual = static_cast<int64_t>(in_.known.conversation_tokens);
     const int64_t expected = std::max(in_.tokens.prompt, in_.tokens.prefix + usual);
-    absl::InlinedVector<double, 24> evicts;
-    double most_room = 0, holders_short = 1, least_needs = static_cast<double>(expected);
+    absl::InlinedVector<double, 24> evicts, shares;
+    double most_room = 0, most_evicted = 0, holders_short = 1, least_needs = static_cast<double>(expected);
+    double weight_max = 0;
+    for (const Candidate& c : candidates_)
+      weight_max = std::max(weight_max, in_.known.view->node(c.node).weight);
     for (size_t i = 0; i < candidates_.size(); ++i) {
       const Candidate& c = candidates_[i];
       const auto room = in_.known.kv_room(c.node);
@@ -202,17 +206,20 @@ class AffinityPolicy::Choice {
       const int64_t needs = std::max<int64_t>(expected - c.expect_cached, 1);
       least_needs = std::min(least_needs, static_cast<double>(needs));
       evicts.push_back(static_cast<double>(std::max<int64_t>(needs - *room, 0)));
-      if (!c.suspect && !c.overloaded) most_room = std::max(most_room, static_cast<double>(*room));
+      most_evicted = std::max(most_evicted, evicts[i]);
+      shares.push_back(weight_max > 0 ? in_.known.view->node(c.node).weight / weight_max : 1);
+      if (!c.suspect && !c.overloaded)
+        most_room = std::max(most_room, shares[i] * static_cast<double>(*room));
       if (lacking_[i] == 0) holders_short = std::min(holders_short, evicts[i] / static_cast<double>(needs));
     }
     const double roomy = std::min(1.0, most_room / (options_.evict_room * least_needs));
     for (size_t i = 0; i < candidates_.size(); ++i) {
       Candidate& c = candidates_[i];
-      c.evict = options_.evict_weight * roomy * evicts[i];
+      c.evict = options_.evict_weight * roomy * std::lerp(most_evicted, evicts[i], shares[i]);
       c.cost += c.evict;
       if (!hot_ || lacking_[i] == 0 || evicts[i] > 0) continue;
       const double more = std::max(roomy * holders_short - means_.busy, 0.0);
-      const double saved = options_.hot_discount * more * static_cast<double>(lacking_[i]);
+      const double saved = shares[i] * options_.hot_discount * more * static_cast<double>(lacking_[i]);
       c.miss -= saved;
       c.cost -= saved;
     }
