@@ -227,9 +227,7 @@ Task<Prober::Reply> Prober::get(Target& target, std::string_view path) {
   reply.status = (*answer)->status();
   reply.body = *std::move(body);
   reply.gateway = !(*answer)->header("x-route-decision").empty();
-  reply.why = reply.gateway
-                  ? "it is a gateway: name its workers, not itself"
-                  : absl::StrCat(request.method, " ", to_absl(path), " was answered ", reply.status);
+  if (reply.gateway) reply.why = "it is a gateway: name its workers, not itself";
   co_return reply;
 }
 
