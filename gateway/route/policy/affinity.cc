@@ -170,11 +170,12 @@ class AffinityPolicy::Choice {
     Branch branch = hot_ ? Branch::kCopy : Branch::kLeast;
     if (home || here.set_tokens > 0) branch = Branch::kHome;
     if (here.session) branch = Branch::kSession;
-    Candidate c = plain_candidate(in_, node, branch, here.cached);
+    Candidate c = plain_candidate(in_, node, branch, here.expected);
     // A conversation without a set is not moved: it ends where it is.
     if (here.session && in_.key.set.is_zero()) c.suspect = in_.known.loads.suspect(node);
     c.miss = static_cast<double>(in_.tokens.prompt - here.cached);
     const int64_t lacking = in_.tokens.prefix - here.set_tokens;
+    cached_.push_back(here.cached);
     lacking_.push_back(lacking > in_.known.loads.block_tokens(node) ? lacking : 0);
     if (hot_ && lacking_.back() > 0)
       c.miss -= options_.hot_discount * means_.busy * static_cast<double>(lacking);
@@ -203,7 +204,7 @@ class AffinityPolicy::Choice {
       const Candidate& c = candidates_[i];
       const auto room = in_.known.kv_room(c.node);
       if (!room) return;
-      const int64_t needs = std::max<int64_t>(expected - c.expect_cached, 1);
+      const int64_t needs = std::max<int64_t>(expected - cached_[i], 1);
       least_needs = std::min(least_needs, static_cast<double>(needs));
       evicts.push_back(static_cast<double>(std::max<int64_t>(needs - *room, 0)));
       most_evicted = std::max(most_evicted, evicts[i]);
@@ -243,11 +244,14 @@ class AffinityPolicy::Choice {
   void believe_plan(NodeIndex node, CachedPrefix::Here& here) const {
     here.set_tokens = std::max(here.set_tokens, in_.tokens.prefix);
     here.cached = std::max(here.cached, in_.tokens.prefix);
+    here.expected = std::max(here.expected, in_.tokens.prefix);
     if (node == session_home_ && in_.tokens.history > 0 && !resident_.session_known()) {
       here.cached = std::max(here.cached, in_.tokens.history);
+      here.expected = std::max(here.expected, in_.tokens.history);
       here.session = true;
     }
     here.cached = std::min(here.cached, in_.tokens.prompt - 1);
+    here.expected = std::min(here.expected, in_.tokens.prompt - 1);
   }
 
   const AffinityOptions& options_;
@@ -266,6 +270,7 @@ class AffinityPolicy::Choice {
   std::array<NodeIndex, kCandidatesMax> nodes_;
   size_t count_ = 0;
   absl::InlinedVector<Candidate, 24> candidates_;
+  absl::InlinedVector<int64_t, 24> cached_;   // by candidate
   absl::InlinedVector<int64_t, 24> lacking_;  // of the set's prefix, by candidate; 0: it is there
 };
 

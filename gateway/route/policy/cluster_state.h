@@ -63,8 +63,12 @@ class CachedPrefix {
 
   struct Here {
     int64_t set_tokens = 0;  // resident, of the set's prefix
-    int64_t cached = 0;      // of the prompt: need not be computed. Always less than the prompt
-    bool session = false;    // more than the set: some of the conversation
+    // Of the prompt, and always less than it: tokens that need not be computed. `cached` takes the
+    // conversation to go on as it was; `expected` ends where this prompt is another than the earlier ones, to
+    // a message: it may be that only a word at its end is new. (A node that has more of it is not worse for
+    // that.)
+    int64_t cached = 0, expected = 0;
+    bool session = false;  // more than the set: some of the conversation
   };
   Here at(NodeIndex node) const;
   int64_t set_tokens(NodeIndex node) const;
@@ -106,13 +110,17 @@ inline bool CachedPrefix::whole(NodeIndex node, int64_t set_tokens) const {
 
 inline CachedPrefix::Here CachedPrefix::count(NodeIndex node, int64_t set_tokens,
                                               int64_t session_tokens) const {
-  if (common_ && session_tokens > 0)
-    session_tokens = common_->in_last_prompt ? std::min(session_tokens, common_->tokens) : common_->tokens;
   Here here;
   here.set_tokens = set_tokens;
   // A node that lost some of the persona lost what follows it.
   here.session = session_tokens > set_tokens && whole(node, set_tokens);
   here.cached = std::min(here.session ? session_tokens : set_tokens, tokens_.prompt - 1);
+  here.expected = here.cached;
+  if (common_ && here.session) {
+    const int64_t seen =
+        common_->in_last_prompt ? std::min(session_tokens, common_->tokens) : common_->tokens;
+    here.expected = std::min(std::max(seen, set_tokens), tokens_.prompt - 1);
+  }
   return here;
 }
 

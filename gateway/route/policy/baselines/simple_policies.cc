@@ -12,7 +12,7 @@ CandidateOrder RoundRobinPolicy::choose(const PolicyInput& input, Random&) const
   const size_t count = std::min(nodes.size(), options_.order_max);
   for (size_t i = 0; i < count; ++i) {
     const NodeIndex node = nodes[(input.turn + i) % nodes.size()];
-    ranked.push_back(plain_candidate(input, node, Branch::kRoundRobin, resident.at(node).cached));
+    ranked.push_back(plain_candidate(input, node, Branch::kRoundRobin, resident.at(node).expected));
     ranked.back().cost = static_cast<double>(i);
   }
   return order_of(ranked, options_.order_max);
@@ -26,7 +26,7 @@ CandidateOrder LeastRequestsPolicy::choose(const PolicyInput& input, Random& ran
   const size_t start = random.below(static_cast<uint32_t>(nodes.size()));
   for (size_t i = 0; i < nodes.size(); ++i) {
     const NodeIndex node = nodes[(start + i) % nodes.size()];
-    ranked.push_back(plain_candidate(input, node, Branch::kLeast, resident.at(node).cached));
+    ranked.push_back(plain_candidate(input, node, Branch::kLeast, resident.at(node).expected));
     ranked.back().cost = input.known.loads.own_requests(node) / input.known.view->node(node).weight;
   }
   return order_of(ranked, options_.order_max);
