@@ -199,7 +199,7 @@ TEST_F(AdminWorkersTest, SlotIsNotReusedWhileARequestRunsThere) {
 TEST_F(AdminWorkersTest, InvalidChangesAreRefused) {
   for (const std::string body :
        {"", "{}", "[]", R"({"url":5})", R"({"url":"ftp://a"})", R"({"url":"http://a:1","weight":2})",
-        R"({"url":"nonsense"})", R"({"url":""})", R"({"url":"http://"})", R"({"url":"http://a:1/v1"})"}) {
+        R"({"url":"nonsense"})", R"({"url":""})", R"({"url":"http://"})", R"({"url":"http://a:1/v1?x=1"})"}) {
     for (const std::string method : {"POST", "DELETE"}) {
       const Answer refused = gateway_.admin_send(method, "/admin/workers", body);
       EXPECT_EQ(refused.status, 400) << method << body;
