@@ -53,6 +53,8 @@ class AffinityPolicy::Choice {
     // Equal costs are ordered at random, by shuffling the candidates first.
     for (size_t i = count_; i > 1; --i)
       std::swap(nodes_[i - 1], nodes_[random_.below(static_cast<uint32_t>(i))]);
+    some_silent_ = std::any_of(nodes_.begin(), nodes_.begin() + count_,
+                               [this](NodeIndex node) { return !in_.known.exact->feeds.in_step(node); });
     for (size_t i = 0; i < count_; ++i) candidates_.push_back(weighed(nodes_[i]));
     if (!by_plan_ && options_.evict_weight > 0) weigh_room();
     return order_of(candidates_, options_.order_max);
@@ -226,11 +228,11 @@ class AffinityPolicy::Choice {
     }
   }
 
-  // Among workers that tell no residency a persona that none is known to hold goes by rendezvous: the noise
-  // is drawn from its name, so that a gateway that begins again, or another one, chooses alike.
+  // Where some workers tell no residency a persona that none is known to hold goes by rendezvous among all:
+  // the noise is drawn from its name, so that a gateway that begins again, or another one, chooses alike.
   double noise(NodeIndex node) {
     const Hash128& name = in_.key.set.is_zero() ? in_.key.session : in_.key.set;
-    const bool unheard = !resident_.known() && !name.is_zero() && !in_.known.exact->feeds.in_step(node);
+    const bool unheard = some_silent_ && !resident_.known() && !name.is_zero();
     if (in_.known.gateways <= 1 && !unheard) return 0;
     const double most = options_.noise_tokens * in_.known.loads.scale();
     if (in_.key.displaced) return options_.displaced_noise * most * random_.unit();
@@ -262,6 +264,7 @@ class AffinityPolicy::Choice {
   Random& random_;
   int64_t nothing_ = 0;  // a node with no more than this holds nothing of the request's own
   bool hot_ = false;
+  bool some_silent_ = false;  // of the candidates: they tell no residency
   bool by_plan_ = false;
   bool sets_noted_ = true;
   bool sessions_noted_ = true;

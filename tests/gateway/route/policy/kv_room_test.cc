@@ -128,5 +128,17 @@ TEST(Rendezvous, SilentWorkersGetPersonasByRendezvous) {
   }
 }
 
+// One worker of ours beside three of another kind: it gets a share of the personas, not all.
+TEST(Rendezvous, AWorkerThatTellsIsOneAmongTheSilent) {
+  Router router = router_over(cluster(4));
+  ResidencyEvent snapshot;
+  snapshot.epoch = 1;
+  snapshot.seq = 1;
+  ASSERT_EQ(router.residency(0, snapshot), FeedResult::kApplied);
+  std::map<NodeIndex, int> used;
+  for (int set = 0; set < 200; ++set) used[serve(router, key(set, set), at_ms(set))] += 1;
+  for (NodeIndex n = 0; n < 4; ++n) EXPECT_NEAR(used[n], 50, 25) << n;
+}
+
 }  // namespace kv_room_test
 }  // namespace troupe::route
