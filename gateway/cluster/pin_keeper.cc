@@ -13,6 +13,7 @@
 namespace troupe {
 
 using route::NodeIndex;
+using route::NodeState;
 
 namespace {
 
@@ -38,7 +39,9 @@ Task<void> PinKeeper::run() {
     book_.expire(parts_.clock.now());
     kept_.Set(static_cast<double>(book_.size()));
     const auto holds = [this](const route::Pin::Place& place) {
-      return parts_.fleet.member(place.node) && parts_.router.loads().at(place.node).life == place.life;
+      const bool there =
+          parts_.fleet.member(place.node) && parts_.fleet.state(place.node) != NodeState::kDead;
+      return there && parts_.router.loads().at(place.node).life == place.life;
     };
     const route::Pin* lost = book_.next_lost(holds);
     if (lost == nullptr) continue;

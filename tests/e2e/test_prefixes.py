@@ -146,7 +146,7 @@ def test_pins_are_their_tenants_and_leave_room_for_others(tmp_path):
         while (answer := pin("a1", f"greedy {len(pins_of(fleet.url, 'a1'))}")).status_code == 200:
             pass
         assert answer.status_code == 409 and "pins.kv_share" in answer.json()["error"]["message"]
-        assert sum(p["tokens"] for p in pins_of(fleet.url, "a1")) <= 16384 / 8
+        assert sum(p["tokens"] for p in pins_of(fleet.url, "a1")) <= 1.1 * 16384 / 8, "as estimated before they are computed"
         assert pin("a2", "of the same tenant").status_code == 409
         assert pin("b1", "Dazin").status_code == 200
 
