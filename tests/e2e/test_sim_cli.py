@@ -57,7 +57,7 @@ WRONG = [
     (("plan", "--trace", "t", "--profile", "study", "--hit", ".5"), "--hit is told by the trace"),
     (("plan", "--trace", "t"), "either --profile"),
     (("plan", "--trace", "t", "--profile", "study", "--model", "llama-2-7b"), "either --profile"),
-    (("plan", "--trace", "/nowhere.csv", "--profile", "study"), "/nowhere.csv: cannot be opened"),
+    (("plan", "--trace", "/nowhere.csv", "--profile", "study"), "/nowhere.csv: cannot open"),
     (("plan", "--model", "/nowhere"), "llama-3.1-8b"),
     (("plan", "--model", "llama-2-7b", "--gpu", "abacus"), "abacus"),
     (("drive",), "--url"),
