@@ -71,7 +71,8 @@ Task<void> PinKeeper::compute(route::Pin pin) {
   append_hints(pin.key, parts_.router.at_home(pin.key, pin.model, node), request.headers);
   const Duration left = pin.until - parts_.clock.now();
   const int64_t left_s = std::max<int64_t>(std::chrono::duration_cast<std::chrono::seconds>(left).count(), 1);
-  request.body = pin.body + (pin.expires ? std::to_string(left_s) : "null") + "}";
+  const std::string body = pin.body + (pin.expires ? std::to_string(left_s) : "null") + "}";
+  request.body = body;
   const Deadline within = Deadline::after(parts_.clock.now(), kPinWithin);
   const ForwardResult result = co_await ask_once(parts_.fleet.client(node), request, within);
   if (result.end != ForwardResult::End::kAnswered) {
