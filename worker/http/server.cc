@@ -381,9 +381,8 @@ Task<void> WorkerServer::Impl::give_notice(Deadline until) {
 
 Task<bool> WorkerServer::drain(Duration grace) {
   const TimePoint begin = std::chrono::steady_clock::now();
-  const auto deadline = Deadline::after(begin, grace);
   co_await impl_->give_notice(Deadline::after(begin, std::min(grace, impl_->notice)));
-  const bool all_done = co_await impl_->generator.wait_idle(deadline);
+  const bool all_done = co_await impl_->generator.wait_idle(Deadline::after(begin, grace));
   // Faults end first: the engine's stop waits for the step under way.
   if (impl_->faults != nullptr) impl_->faults->clear(std::chrono::steady_clock::now());
   impl_->engine.stop();

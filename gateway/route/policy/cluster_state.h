@@ -63,7 +63,7 @@ class CachedPrefix {
 
   struct Here {
     int64_t set_tokens = 0;  // resident, of the set's prefix
-    // Of the prompt, and always less than it: tokens that need not be computed. `cached` takes the
+    // Tokens of the prompt, always less than it, that need not be computed. `cached` takes the
     // conversation to go on as it was; `expected` ends where this prompt is another than the earlier ones, to
     // a message: it may be that only a word at its end is new. (A node that has more of it is not worse for
     // that.)
