@@ -62,6 +62,12 @@ class AdminWorkersTest : public ::testing::Test {
     }
     return found;
   }
+  // The share of one that joined rises from a tenth.
+  bool both_get_requests() {
+    std::set<std::string> found;
+    for (int i = 0; i < 20 && found.size() < 2; ++i) found.merge(nodes());
+    return found == std::set<std::string>{a_.id(), b_.id()};
+  }
 
   Loop loop_;
   StubWorker a_{loop_, answer_whole}, b_{loop_, answer_whole};
@@ -75,7 +81,7 @@ TEST_F(AdminWorkersTest, AddedWorkerIsProbedAndGetsRequests) {
   EXPECT_EQ(added.status, 200) << added.body;
   EXPECT_NE(added.body.find(b_.id()), std::string::npos);
   ASSERT_TRUE(lists(b_.id(), "ready"));
-  EXPECT_EQ(nodes(), (std::set<std::string>{a_.id(), b_.id()}));
+  EXPECT_TRUE(both_get_requests());
   EXPECT_EQ(change("POST", b_.endpoint()).status, 200) << "again changes nothing";
   EXPECT_EQ(listed().size(), 2u);
 }
@@ -111,7 +117,7 @@ TEST_F(AdminWorkersTest, RemovedWorkerFinishesItsRequestsAndGetsNoMore) {
   // It returns to its old slot.
   change("POST", b_.endpoint());
   ASSERT_TRUE(lists(b_.id(), "ready"));
-  EXPECT_EQ(nodes(), (std::set<std::string>{a_.id(), b_.id()}));
+  EXPECT_TRUE(both_get_requests());
   EXPECT_EQ(loop_.call([&] { return gateway_.gateway->fleet().size(); }), 2u);
 }
 
@@ -155,7 +161,7 @@ TEST_F(AdminWorkersTest, ThousandsOfWorkersMayJoinAndLeave) {
     }));
   }
   EXPECT_LE(most, 200u) << "slots are given to the next";
-  EXPECT_EQ(nodes(), (std::set<std::string>{a_.id(), b_.id()}));
+  EXPECT_TRUE(both_get_requests());
   const std::string metrics = gateway_.admin("/metrics").body;
   EXPECT_EQ(metrics.find("worker=\"127.0.3."), std::string::npos) << "of those that are gone nothing is told";
   EXPECT_NE(metrics.find("worker=\"" + b_.id()), std::string::npos);

@@ -40,7 +40,8 @@ TEST(FormField, IsFoundAmongFiles) {
   EXPECT_FALSE(form_field("", "xYz", "model"));
   EXPECT_EQ(form_field(form({{"model", ""}}), "xYz", "model"), "");
   for (size_t cut = 0; cut < body.size(); ++cut) {  // whatever is cut off, nothing is read beyond it
-    const auto found = form_field(body.substr(0, cut), "xYz", "model");
+    const std::string part = body.substr(0, cut);
+    const auto found = form_field(part, "xYz", "model");
     EXPECT_TRUE(!found || *found == "whisper") << cut;
   }
 }
