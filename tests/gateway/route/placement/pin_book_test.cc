@@ -6,6 +6,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "tests/gateway/route/cluster.h"
 
@@ -26,7 +27,7 @@ Pin pin_of(const std::string& owner, int number, int64_t tokens = 1000) {
   return pin;
 }
 
-PinBook::Wish wish_of(const std::string& owner, int number, int64_t tokens = 1000) {
+PinBook::Wish wish_of(std::string_view owner, int number, int64_t tokens = 1000) {
   PinBook::Wish wish;
   wish.owner = owner;
   wish.model = "demo";
