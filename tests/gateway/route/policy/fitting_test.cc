@@ -36,8 +36,8 @@ class FittingTest : public ::testing::Test {
     key.answer_tokens = answer;
     key.others_only = others_only;
     std::set<NodeIndex> nodes;
-    for (const Candidate& candidate : router_.decide(key, "m", kNow).order.all())
-      nodes.insert(candidate.node);
+    const Decision decision = router_.decide(key, "m", kNow);
+    for (const Candidate& candidate : decision.order.all()) nodes.insert(candidate.node);
     return nodes;
   }
   using Nodes = std::set<NodeIndex>;
