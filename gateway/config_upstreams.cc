@@ -50,7 +50,7 @@ StatusOr<std::string> read_api_key(const UpstreamEntry& entry) {
 
 // Takes the lines of `models` out of the others: their keys are names of models.
 Status take_models(SettingsItem& item, Upstream& upstream) {
-  constexpr std::string_view kModels = "models.";
+  static constexpr std::string_view kModels = "models.";
   for (const YamlEntry& line : item.lines) {
     if (!line.key.starts_with(kModels)) continue;
     const std::string name = line.key.substr(kModels.size());
