@@ -16,13 +16,21 @@ size_t whole_events(std::string_view bytes) {
 
 namespace {
 
+// Bytes of the first event, its blank line included; all where there is no blank line.
+size_t first_event(std::string_view events) {
+  for (size_t at = events.find('\n'); at != std::string_view::npos; at = events.find('\n', at + 1)) {
+    const std::string_view rest = events.substr(at + 1);
+    if (rest.starts_with('\n')) return at + 2;
+    if (at > 0 && events[at - 1] == '\r' && rest.starts_with("\r\n")) return at + 3;
+  }
+  return events.size();
+}
+
 // Calls `see(event)` for every event, its blank line included, until it returns true.
 template <typename See>
 void for_each_event(std::string_view events, See see) {
   while (!events.empty()) {
-    const size_t plain = events.find("\n\n"), windows = events.find("\r\n\r\n");
-    const size_t end = std::min(plain, windows);
-    const size_t size = end == std::string_view::npos ? events.size() : end + (end == plain ? 2 : 4);
+    const size_t size = first_event(events);
     if (see(events.substr(0, size))) return;
     events.remove_prefix(size);
   }
@@ -116,8 +124,12 @@ bool ends_answer(std::string_view events, bool one_choice) {
     at = events.find_first_not_of(" :", at + kReason.size());
     if (at != std::string_view::npos && events[at] == '"') return true;
   }
-  return events.find("data: [DONE]") != std::string_view::npos ||
-         events.find("data:[DONE]") != std::string_view::npos;
+  // At a line's beginning: a model may write these words in its answer, too.
+  for (const std::string_view done : {"data: [DONE]", "data:[DONE]"}) {
+    for (size_t at = events.find(done); at != std::string_view::npos; at = events.find(done, at + done.size()))
+      if (at == 0 || events[at - 1] == '\n' || events[at - 1] == '\r') return true;
+  }
+  return false;
 }
 
 bool says_done(std::string_view events) {

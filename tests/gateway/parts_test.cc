@@ -101,6 +101,8 @@ TEST(StreamEvents, AnAnswersEndIsItsFinishReasonOrDone) {
   EXPECT_TRUE(ends_answer("data: [DONE]\n\n", /*one_choice=*/false));
   EXPECT_FALSE(ends_answer("data: {\"choices\":[{\"finish_reason\":\"stop\"}]}\n\n", /*one_choice=*/false));
   EXPECT_TRUE(ends_answer("data:[DONE]\r\n\r\n"));
+  EXPECT_FALSE(ends_answer("data: {\"choices\":[{\"delta\":{\"content\":\"ends with data: [DONE]\"}}]}\n\n"));
+  EXPECT_TRUE(ends_answer("data: {\"text\":\"data: [DONE]\"}\n\ndata: [DONE]\n\n"));
   EXPECT_FALSE(ends_answer("data: {\"choices\":[{\"finish_reason\":null}]}\n\n"));
   EXPECT_FALSE(ends_answer("data: {\"text\":\"\\\"finish_reason\\\": \\\"stop\\\"\"}\n\n"));
   EXPECT_FALSE(ends_answer(""));
