@@ -126,7 +126,8 @@ bool ends_answer(std::string_view events, bool one_choice) {
   }
   // At a line's beginning: a model may write these words in its answer, too.
   for (const std::string_view done : {"data: [DONE]", "data:[DONE]"}) {
-    for (size_t at = events.find(done); at != std::string_view::npos; at = events.find(done, at + done.size()))
+    for (size_t at = events.find(done); at != std::string_view::npos;
+         at = events.find(done, at + done.size()))
       if (at == 0 || events[at - 1] == '\n' || events[at - 1] == '\r') return true;
   }
   return false;

@@ -58,13 +58,7 @@ void World::any_fault() {
       if (workers_.size() < 14) add_worker();
       return;
     case 5:
-      say("gateway " + std::to_string(gateway) + " restarts");
-      gateways_[gateway]->restart(random_.next(), clock_of(gateway));
-      loads_seen_[gateway] = 0;
-      for (Stream& stream : streams_[gateway]) stream.connected = false;
-      for (size_t g = 0; g < gateways_.size(); ++g) {
-        if (g != gateway) gateways_[g]->router().forget_gateway(static_cast<uint32_t>(gateway));
-      }
+      restart(gateway);
       return;
     case 6:
       links_[gateway][node].cut = true;
@@ -80,6 +74,15 @@ void World::any_fault() {
       after(between(100, 6000), [this, gateway, other] { apart_.erase(std::minmax(gateway, other)); });
       return;
   }
+}
+
+// The others notice by its new name, and by the silence of the old one.
+void World::restart(size_t gateway) {
+  say("gateway " + std::to_string(gateway) + " restarts");
+  gateways_[gateway]->restart(random_.next(), clock_of(gateway));
+  loads_seen_[gateway] = 0;
+  for (Stream& stream : streams_[gateway]) stream.connected = false;
+  std::erase_if(writing_, [gateway](const auto& letter) { return letter.first == gateway; });
 }
 
 void World::heal() {

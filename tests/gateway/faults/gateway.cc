@@ -8,6 +8,8 @@ namespace troupe::route::faults {
 
 namespace {
 
+constexpr Duration kGossipInterval = std::chrono::milliseconds(50);
+
 // Pauses that are over before the end, however often they grew.
 HealthOptions health_options() {
   HealthOptions options;
@@ -22,17 +24,24 @@ std::string name_of(NodeIndex node) {
 
 }  // namespace
 
-FaultGateway::FaultGateway(const RouterOptions& options, uint64_t seed, TimePoint)
-    : options_(options), others_(Duration::zero()) {
-  begin_life(seed);
+FaultGateway::FaultGateway(const RouterOptions& options, const std::vector<GossipRounds::Peer>& peers,
+                           uint64_t seed, TimePoint now)
+    : options_(options), peers_(peers), others_(Duration::zero()) {
+  begin_life(seed, now);
 }
 
-void FaultGateway::begin_life(uint64_t seed) {
+void FaultGateway::begin_life(uint64_t seed, TimePoint now) {
   options_.name = chain_hash(Hash128{0, seed}, std::string_view("gateway"));
   router_ = std::make_unique<Router>(options_, seed);
   twin_ = std::make_unique<Router>(options_, seed + 1);
   others_ = SharedLoads(3 * options_.planner.tick + Gateways::kSilence);
   planned_at_ = {};
+  GossipRules rules;
+  rules.gateways = options_.affinity.gateways;
+  rules.ledger = options_.affinity.peer_ledger;
+  rules.interval = kGossipInterval;
+  rounds_ = std::make_unique<GossipRounds>(rules, *router_);
+  for (const GossipRounds::Peer peer : peers_) rounds_->add(peer, now);
 }
 
 void FaultGateway::add_node(std::vector<std::string> models, TimePoint now) {
@@ -55,7 +64,7 @@ void FaultGateway::on_event(NodeIndex node, HealthEvent event, TimePoint now) {
 
 void FaultGateway::restart(uint64_t seed, TimePoint now) {
   lives_ += 1;
-  begin_life(seed);
+  begin_life(seed, now);
   std::fill(open_.begin(), open_.end(), 0);
   for (NodeHealth& health : health_) {
     const bool alive = health.state() == NodeState::kAlive || health.state() == NodeState::kSuspect;
@@ -163,13 +172,6 @@ void FaultGateway::plan(TimePoint now) {
   if (router_->planning().plans()) check_kv(loads);
 }
 
-Status FaultGateway::adopt_sample(const Hash128& gateway, const std::string& sample, TimePoint now) {
-  auto loads = decode_set_loads(sample);
-  if (!loads.ok()) return loads.status();
-  others_.heard(gateway, *std::move(loads), now);
-  return router_->planning().adopt_sample(gateway, sample, now);
-}
-
 void FaultGateway::plan(TimePoint now, const SetLoads& loads) {
   router_->plan(now, loads);
   twin_->plan(now, loads);
@@ -178,15 +180,52 @@ void FaultGateway::plan(TimePoint now, const SetLoads& loads) {
   if (router_->planning().plans()) check_kv(loads);
 }
 
-void FaultGateway::heard(const GatewayNews& news, const std::string& table, TimePoint now) {
-  const TableVersion before = router_->planning().version();
-  for (Router* router : {router_.get(), twin_.get()}) {
-    router->planning().heard(news, now);
-    if (table.empty()) continue;
-    const Status adopted = router->planning().adopt_table(table);
-    breach_if(!adopted.ok(), "a table is not read: " + std::string(adopted.message()));
+FaultGateway::Letter FaultGateway::write_to(GossipRounds::Peer peer, TimePoint now) {
+  const GossipMessage message = rounds_->begin(peer, now);
+  return {encode_placements(message.placements, router_->view()),
+          encode_ledger(message.ledger, router_->view()), message.news, std::string(message.table),
+          std::string(message.sample)};
+}
+
+void FaultGateway::receive(const Letter& letter, TimePoint now) {
+  const auto placements = decode_placements(letter.placements, router_->view());
+  const auto ledger = decode_ledger(letter.ledger, router_->view());
+  if (!placements.ok() || !ledger.ok()) {
+    breach_if(true, "placements or a ledger are not read");
+    return;
   }
-  if (!table.empty()) check_table();
+  GossipMessage message;
+  message.placements = *placements;
+  message.ledger = *ledger;
+  message.news = letter.news;
+  message.table = letter.table;
+  message.sample = letter.sample;
+  if (!letter.sample.empty()) {
+    auto loads = decode_set_loads(letter.sample);
+    breach_if(!loads.ok(), "a sample of loads is not read");
+    if (loads.ok()) others_.heard(letter.news.name, *std::move(loads), now);
+  }
+  hear(letter.news, letter.table, now, [&] {
+    const auto notes = rounds_->receive(message, now);
+    breach_if(!notes.ok(), "a message is not read: " + std::string(notes.status().message()));
+  });
+}
+
+void FaultGateway::answered(GossipRounds::Peer peer, const GatewayNews& by, TimePoint now) {
+  hear(by, "", now,
+       [&] { breach_if(rounds_->answered(peer, by, now).is_self, "another gateway is taken for itself"); });
+}
+
+template <typename Take>
+void FaultGateway::hear(const GatewayNews& news, const std::string& table, TimePoint now, Take take) {
+  const TableVersion before = router_->planning().version();
+  take();
+  twin_->planning().heard(news, now);
+  if (!table.empty()) {
+    const Status adopted = twin_->planning().adopt_table(table);
+    breach_if(!adopted.ok(), "a table is not read: " + std::string(adopted.message()));
+    check_table();
+  }
   breach_if(router_->planning().version() < before, "an older table takes the place of the one that counts");
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gateway/route/fleet/health.h"
+#include "gateway/route/gossip_rounds.h"
 #include "gateway/route/placement/shared_loads.h"
 #include "gateway/route/router.h"
 #include "tests/gateway/faults/worker.h"
@@ -19,7 +20,9 @@ namespace troupe::route::faults {
 
 class FaultGateway {
  public:
-  FaultGateway(const RouterOptions& options, uint64_t seed, TimePoint now);
+  // `peers`: numbers of the gateways that it sends gossip to.
+  FaultGateway(const RouterOptions& options, const std::vector<GossipRounds::Peer>& peers, uint64_t seed,
+               TimePoint now);
 
   // False: its router is told of no death, which must be noticed.
   bool hears_of_deaths = true;
@@ -53,9 +56,18 @@ class FaultGateway {
   // By what it and the others have sent, or by loads that somebody tells.
   void plan(TimePoint now);
   void plan(TimePoint now, const SetLoads& loads);
-  Status adopt_sample(const Hash128& gateway, const std::string& sample, TimePoint now);
-  // What another gateway says of itself, and its table where it sent that.
-  void heard(const GatewayNews& news, const std::string& table, TimePoint now);
+
+  // A message of gossip on its way, placements and ledger as they travel.
+  struct Letter {
+    std::string placements, ledger;
+    GatewayNews news;
+    std::string table, sample;
+  };
+  GossipRounds& rounds() { return *rounds_; }
+  Letter write_to(GossipRounds::Peer peer, TimePoint now);
+  void receive(const Letter& letter, TimePoint now);
+  // An answer to a letter.
+  void answered(GossipRounds::Peer peer, const GatewayNews& by, TimePoint now);
 
   Router& router() { return *router_; }
   const NodeHealth& health(NodeIndex node) const { return health_[node]; }
@@ -69,7 +81,10 @@ class FaultGateway {
 
  private:
   static std::string text_of(const SetTable& table);
-  void begin_life(uint64_t seed);
+  void begin_life(uint64_t seed, TimePoint now);
+  // Does what another gateway's news or table call for, and checks the table that counts afterwards.
+  template <typename Take>
+  void hear(const GatewayNews& news, const std::string& table, TimePoint now, Take take);
   void publish();
   void check_kv(const SetLoads& loads);
   bool extend(Ticket& ticket, TimePoint now);
@@ -82,7 +97,9 @@ class FaultGateway {
   bool may_be_spared(NodeIndex node) const;
 
   RouterOptions options_;
+  const std::vector<GossipRounds::Peer> peers_;
   std::unique_ptr<Router> router_;
+  std::unique_ptr<GossipRounds> rounds_;
   // Is told of the same cluster, sizes, loads and gateways, and of nothing else: a table is to follow from
   // those alone.
   std::unique_ptr<Router> twin_;

@@ -49,7 +49,11 @@ void World::set_up() {
     if (!set_alike) its.planner.strict_sets = 1 + pick(10);
     const double skew = (common_loads_ ? 0.06 : 0.04) * (random_.unit() - 0.5);
     clocks_.push_back({std::chrono::seconds(pick(5000)), 1 + skew});
-    gateways_.push_back(std::make_unique<FaultGateway>(its, random_.next(), clock_of(g)));
+    std::vector<GossipRounds::Peer> peers;
+    for (GossipRounds::Peer peer = 0; peer < gateways; ++peer) {
+      if (peer != g) peers.push_back(peer);
+    }
+    gateways_.push_back(std::make_unique<FaultGateway>(its, peers, random_.next(), clock_of(g)));
     gateways_.back()->hears_of_deaths = sound_;
   }
   links_.resize(gateways);
@@ -241,36 +245,52 @@ void World::tell_reports() {
 }
 
 void World::gossip() {
-  for (size_t g = 0; g < gateways_.size(); ++g) {
-    Router& router = gateways_[g]->router();
-    const std::string placements = encode_placements(router.placements().take(), router.view());
-    const bool all = chance(0.05) || !asking_;
-    const std::vector<PeerLoad> ledger =
-        options_.affinity.peer_ledger ? router.take_ledger(all) : std::vector<PeerLoad>();
+  for (size_t g = 0; g < gateways_.size(); ++g) gateways_[g]->rounds().collect(clock_of(g));
+  for (size_t from = 0; from < gateways_.size(); ++from) {
     for (size_t to = 0; to < gateways_.size(); ++to) {
-      if (to == g || apart_.contains(std::minmax(g, to)) || chance(loss_)) continue;
-      const GatewayNews news = router.planning().news();
-      const bool lacks = router.planning().lacks_table(gateways_[to]->router().planning().news().name);
-      const std::string sample =
-          common_loads_ || router.planning().own().number() == 0 ? "" : router.planning().own().message();
-      const auto arrives = [this, g, to, placements, ledger, news, sample,
-                            table = lacks ? router.planning().table_message() : std::string()] {
-        Router& other = gateways_[to]->router();
-        const auto decoded = decode_placements(placements, other.view());
-        if (!decoded.ok()) {
-          breach("a message of placements is not read: " + std::string(decoded.status().message()));
-          return;
-        }
-        other.placements().adopt(*decoded);
-        if (!sample.empty() && !gateways_[to]->adopt_sample(news.name, sample, clock_of(to)).ok())
-          breach("a sample of loads is not read");
-        if (!ledger.empty()) other.adopt_ledger(static_cast<uint32_t>(g), ledger);
-        gateways_[to]->heard(news, table, clock_of(to));
-      };
-      const double late = faulty_ ? late_ms_ / 4 : 5;
-      after(between(0.1, late), arrives);
-      if (faulty_ && chance(0.05)) after(between(0.1, late), arrives);
+      if (to != from) send_letter(from, to);
     }
+  }
+}
+
+// A letter comes late, twice or never, and so does its answer: the writer then takes it for lost.
+void World::send_letter(size_t from, size_t to) {
+  FaultGateway& writer = *gateways_[from];
+  const auto peer = static_cast<GossipRounds::Peer>(to);
+  if (writing_.contains({from, to}) || writer.rounds().next_look(peer) > clock_of(from)) return;
+  if (!writer.rounds().look(peer, clock_of(from))) return;
+  writing_.insert({from, to});
+  const auto letter = std::make_shared<const FaultGateway::Letter>(writer.write_to(peer, clock_of(from)));
+  const uint64_t life = writer.lives();
+  const double late = faulty_ ? late_ms_ / 4 : 5;
+  const auto lost = [this, from, to, life] { letter_ended(from, to, life, std::nullopt); };
+  const auto cut = [this, from, to] { return apart_.contains(std::minmax(from, to)) || chance(loss_); };
+  if (cut()) {
+    after(between(0.1, late), lost);
+    return;
+  }
+  const auto arrives = [this, to, letter] { gateways_[to]->receive(*letter, clock_of(to)); };
+  after(between(0.1, late), [this, from, to, life, late, arrives, lost, cut] {
+    arrives();
+    const GatewayNews by = gateways_[to]->rounds().answer();
+    if (cut()) {
+      after(between(0.1, late), lost);
+    } else {
+      after(between(0.1, late), [this, from, to, life, by] { letter_ended(from, to, life, by); });
+    }
+  });
+  if (faulty_ && chance(0.05)) after(between(0.1, late), arrives);
+}
+
+void World::letter_ended(size_t from, size_t to, uint64_t life, const std::optional<GatewayNews>& by) {
+  FaultGateway& writer = *gateways_[from];
+  if (writer.lives() != life) return;
+  writing_.erase({from, to});
+  const auto peer = static_cast<GossipRounds::Peer>(to);
+  if (by) {
+    writer.answered(peer, *by, clock_of(from));
+  } else {
+    writer.rounds().failed(peer, clock_of(from));
   }
 }
 

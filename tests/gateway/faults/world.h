@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -63,6 +64,10 @@ class World : private Timeline {
   void probe();
   void tell_reports();
   void gossip();
+  void send_letter(size_t from, size_t to);
+  // The outcome of a letter that the gateway wrote in that life; no news: it was lost, or its answer.
+  void letter_ended(size_t from, size_t to, uint64_t life, const std::optional<GatewayNews>& by);
+  void restart(size_t gateway);
   void tell_loads();
   void health_seen(size_t gateway, NodeIndex node, HealthEvent event);
   void tell_residency(NodeIndex node, const std::vector<WireEvent>& events);
@@ -95,10 +100,11 @@ class World : private Timeline {
   std::vector<FaultWorker> workers_;
   std::vector<std::vector<std::string>> models_;
   std::vector<std::unique_ptr<FaultGateway>> gateways_;
-  std::vector<SkewedClock> clocks_;            // by gateway
-  std::vector<std::vector<Link>> links_;       // by gateway, by node
-  std::vector<std::vector<Stream>> streams_;   // likewise
-  std::set<std::pair<size_t, size_t>> apart_;  // gateways that do not hear each other
+  std::vector<SkewedClock> clocks_;              // by gateway
+  std::vector<std::vector<Link>> links_;         // by gateway, by node
+  std::vector<std::vector<Stream>> streams_;     // likewise
+  std::set<std::pair<size_t, size_t>> apart_;    // gateways that do not hear each other
+  std::set<std::pair<size_t, size_t>> writing_;  // from, to: a letter without an outcome yet
   std::unique_ptr<SetLoadMerger> merger_;
   SetLoads loads_;
   std::vector<uint64_t> loads_seen_;                      // epoch, by gateway
