@@ -113,7 +113,8 @@ Task<bool> HttpConnection::read_chunked_body() {
   }
 }
 
-// Replaces the body by what it was before it was compressed, as if the client had sent that.
+// Replaces the body by what it was before it was compressed, as if the client had sent that. Others have their
+// turn after each step; meanwhile the body may be given up for theirs.
 Task<bool> HttpConnection::inflate_body() {
   HttpRequest& request = exchange_.head.request;
   Inflater inflater(exchange_.head.coding, context_->options.body_bytes_max);
@@ -121,9 +122,12 @@ Task<bool> HttpConnection::inflate_body() {
   std::string_view packed = request.body;
   Inflater::State state = Inflater::State::kMore;
   std::optional<HttpFault> fault;
-  while (state == Inflater::State::kMore && !fault) {
+  while (!fault) {
     state = inflater.step(packed, plain);
     fault = hold_body(request.body.size() + plain.size());
+    if (state != Inflater::State::kMore || fault) break;
+    co_await asio::post(exchange_.executor(), use_task);
+    if (body_share_.lost) fault = hold_body(0);
   }
   if (state == Inflater::State::kTooLarge) fault = too_large(context_->options.body_bytes_max);
   if (state == Inflater::State::kMalformed)

@@ -2,6 +2,9 @@
 
 #include "common/net/http_server.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <boost/asio/basic_socket_acceptor.hpp>
 #include <boost/asio/redirect_error.hpp>
@@ -42,6 +45,23 @@ void refuse_connection(Socket& socket, ServerContext& context) {
   socket.write_some(pieces, ignored);
   socket.shutdown(Socket::shutdown_send, ignored);
   socket.close(ignored);
+}
+
+// A descriptor's number tells how many are in use (file_limit.h): a connection that another one has made room
+// for goes on under the number that has become free, or else the next one would find that free and seem to
+// need no room.
+void take_lowest_number(Socket& socket) {
+  ErrorCode error;
+  const auto protocol = socket.local_endpoint(error).protocol();
+  if (error) return;
+  const int number = socket.release(error);
+  if (error) return;
+  const int lowest = ::fcntl(number, F_DUPFD_CLOEXEC, 0);
+  const bool moves = lowest >= 0 && lowest < number;
+  if (moves || lowest >= 0) ::close(moves ? number : lowest);
+  socket.assign(protocol, moves ? lowest : number, error);
+  if (error) ::close(moves ? lowest : number);
+  socket.non_blocking(true, error);
 }
 
 struct Registered {
@@ -124,6 +144,7 @@ void HttpServer::Impl::admit(Socket socket) {
     }
     full = true;
     if (!makes_room(client_address_of(socket))) return refuse_connection(socket, *context);
+    if (out_of_files) take_lowest_number(socket);
   } else {
     full = false;
   }

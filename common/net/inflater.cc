@@ -3,7 +3,6 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "common/core/append_by.h"
 
@@ -57,7 +56,7 @@ Inflater::State Inflater::step(std::string_view& packed, std::string& out) {
   if (stream_->member_ended && !begin_member(packed))
     return packed.empty() ? State::kDone : State::kMalformed;
   z_stream& z = stream_->z;
-  const size_t taken = std::min<size_t>(packed.size(), std::numeric_limits<uInt>::max());
+  const size_t taken = std::min(packed.size(), kPackedStepBytes);
   // zlib reads through a pointer to what is not const.
   z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
   z.avail_in = static_cast<uInt>(taken);

@@ -23,10 +23,12 @@ class Inflater {
   Inflater& operator=(const Inflater&) = delete;
 
   // Appends what the next bytes of `packed`, all the rest of a body, make to `out`, at most kStepBytes, and
-  // takes them off its front. kMore: call again. A body that ends too early is malformed.
+  // takes them off its front, at most kPackedStepBytes: blocks may be packed that make nothing. kMore: call
+  // again. A body that ends too early is malformed.
   State step(std::string_view& packed, std::string& out);
 
   static constexpr size_t kStepBytes = 256u << 10;
+  static constexpr size_t kPackedStepBytes = 64u << 10;  // 10 ms of a processor at worst
 
  private:
   struct Stream;

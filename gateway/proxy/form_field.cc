@@ -1,77 +1,150 @@
 #include "gateway/proxy/form_field.h"
 
+#include <absl/strings/ascii.h>
+#include <absl/strings/match.h>
+
 #include <algorithm>
-#include <cctype>
+#include <vector>
 
 namespace troupe {
 namespace {
 
 constexpr size_t kBoundaryMax = 70;
-constexpr size_t kPartsMax = 256;  // of a form; a model named behind more is not found
+constexpr size_t kPartsMax = 256;
+constexpr size_t kHeadBytesMax = 16 << 10;  // of a part
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
+Status malformed(std::string_view what) {
+  return invalid_argument("the form " + std::string(what));
 }
 
-// The value of a header's parameter (`name="model"`, or without quotes); empty: it has none.
-std::string parameter(std::string_view header, std::string_view name) {
-  const std::string low = lower(header);
-  const std::string wanted = std::string(name) + "=";
-  size_t at = 0;
-  while ((at = low.find(wanted, at)) != std::string::npos) {
-    const bool begins = at == 0 || low[at - 1] == ';' || low[at - 1] == ' ' || low[at - 1] == '\t';
-    at += wanted.size();
-    if (!begins) continue;
-    std::string_view rest = header.substr(at);
-    if (!rest.starts_with('"')) return std::string(rest.substr(0, rest.find_first_of("; \t\r\n")));
-    rest.remove_prefix(1);
-    const size_t end = rest.find('"');
-    return end == std::string_view::npos ? "" : std::string(rest.substr(0, end));
+std::string_view trimmed(std::string_view text) {
+  return to_std(absl::StripAsciiWhitespace(to_absl(text)));
+}
+bool same_word(std::string_view a, std::string_view b) {
+  return absl::EqualsIgnoreCase(to_absl(a), to_absl(b));
+}
+
+struct Parameter {
+  std::string name;  // in lower case
+  std::string value;
+};
+
+// Takes a value from the beginning of `rest`: a token or a quoted string; nullopt: quotes without an end.
+std::optional<std::string> take_value(std::string_view& rest) {
+  if (!rest.starts_with('"')) {
+    const size_t end = std::min(rest.find(';'), rest.size());
+    std::string value(trimmed(rest.substr(0, end)));
+    rest.remove_prefix(end);
+    return value;
   }
-  return "";
+  std::string value;
+  for (size_t at = 1; at < rest.size(); ++at) {
+    if (rest[at] == '"') {
+      rest.remove_prefix(at + 1);
+      return value;
+    }
+    if (rest[at] == '\\' && at + 1 < rest.size()) at += 1;
+    value += rest[at];
+  }
+  return std::nullopt;
 }
 
-// The Content-Disposition among a part's header lines; empty: it has none.
-std::string_view disposition(std::string_view head) {
+// The parameters behind a header's first word (`form-data; name="model"`); nullopt: not of this form.
+std::optional<std::vector<Parameter>> parameters(std::string_view header) {
+  std::vector<Parameter> found;
+  header.remove_prefix(std::min(header.find(';'), header.size()));
+  while (!header.empty()) {
+    if (header.front() != ';') return std::nullopt;
+    header = trimmed(header.substr(1));
+    if (header.empty()) break;
+    const size_t equals = header.find('=');
+    if (equals > header.find(';') || equals == std::string_view::npos) return std::nullopt;
+    Parameter parameter{absl::AsciiStrToLower(to_absl(trimmed(header.substr(0, equals)))), {}};
+    header = trimmed(header.substr(equals + 1));
+    auto value = take_value(header);
+    if (!value) return std::nullopt;
+    parameter.value = *std::move(value);
+    header = trimmed(header);
+    found.push_back(std::move(parameter));
+  }
+  return found;
+}
+
+// The one value of a parameter; nullopt: it is there twice, or in RFC 5987's form (`name*`).
+std::optional<std::string> single(const std::vector<Parameter>& parameters, std::string_view name) {
+  std::optional<std::string> value;
+  for (const Parameter& parameter : parameters) {
+    if (parameter.name == std::string(name) + "*") return std::nullopt;
+    if (parameter.name != name) continue;
+    if (value) return std::nullopt;
+    value = parameter.value;
+  }
+  return value.value_or("");
+}
+
+// The name that a part's header lines give it.
+StatusOr<std::string> name_of(std::string_view head) {
+  std::optional<std::string> name;
   while (!head.empty()) {
     const size_t end = std::min(head.find("\r\n"), head.size());
     const std::string_view line = head.substr(0, end);
-    if (lower(line.substr(0, 20)) == "content-disposition:") return line.substr(20);
     head.remove_prefix(std::min(end + 2, head.size()));
+    const size_t colon = line.find(':');
+    if (colon == std::string_view::npos || line.find_first_of("\r\n") != std::string_view::npos ||
+        line.front() == ' ' || line.front() == '\t')
+      return malformed("has a part with a header line that is none");
+    if (!same_word(trimmed(line.substr(0, colon)), "content-disposition")) continue;
+    const auto its = parameters(line.substr(colon + 1));
+    const auto its_name = its ? single(*its, "name") : std::nullopt;
+    if (name || !its_name) return malformed("has a part with a content-disposition that is none");
+    name = *its_name;
   }
-  return {};
+  if (!name) return malformed("has a part without a content-disposition");
+  return *std::move(name);
+}
+
+// Whether `rest`, behind the last part's mark, ends the form.
+bool ends_form(std::string_view rest) {
+  return rest.starts_with("--") && trimmed(rest.substr(2)).empty();
 }
 
 }  // namespace
 
-std::string form_boundary(std::string_view content_type) {
-  if (!lower(content_type.substr(0, 19)).starts_with("multipart/form-data")) return "";
-  std::string boundary = parameter(content_type, "boundary");
-  return boundary.size() <= kBoundaryMax ? boundary : "";
+StatusOr<std::string> form_boundary(std::string_view content_type) {
+  if (!same_word(trimmed(content_type.substr(0, content_type.find(';'))), "multipart/form-data"))
+    return std::string();
+  const auto its = parameters(content_type);
+  const auto boundary = its ? single(*its, "boundary") : std::nullopt;
+  if (!boundary || boundary->empty() || boundary->size() > kBoundaryMax)
+    return invalid_argument("content-type: must name one boundary of 1 to 70 characters");
+  return *boundary;
 }
 
-std::optional<std::string_view> form_field(std::string_view body, std::string_view boundary,
-                                           std::string_view name) {
+StatusOr<std::optional<std::string_view>> form_field(std::string_view body, std::string_view boundary,
+                                                     std::string_view name) {
   const std::string mark = "--" + std::string(boundary);
   const std::string next_mark = "\r\n" + mark;
-  if (!body.starts_with(mark)) return std::nullopt;
+  if (!body.starts_with(mark))
+    return malformed("does not begin with the boundary that its content-type names");
+  std::optional<std::string_view> found;
   size_t at = mark.size();
-  for (size_t part = 0; part < kPartsMax; ++part) {
-    if (body.substr(at, 2) != "\r\n") return std::nullopt;  // the last one, or no form
-    at += 2;
-    const size_t end = body.find(next_mark, at - 2);
-    const size_t head_end = body.find("\r\n\r\n", at - 2);
-    if (end == std::string_view::npos) return std::nullopt;
-    const bool has_head = head_end != std::string_view::npos && head_end < end;
-    if (has_head &&
-        parameter(disposition(body.substr(at, head_end - std::min(head_end, at))), "name") == name)
-      return body.substr(head_end + 4, end - std::min(end, head_end + 4));
+  for (size_t part = 0; !ends_form(body.substr(at)); ++part) {
+    if (part == kPartsMax) return malformed("has more than 256 parts");
+    if (body.substr(at, 2) != "\r\n") return malformed("has no end, or a boundary that goes on");
+    const size_t end = body.find(next_mark, at);
+    if (end == std::string_view::npos) return malformed("has no end");
+    const std::string_view lines = body.substr(at, end - at);  // the line break before the head included
+    const size_t head_end = lines.substr(0, kHeadBytesMax).find("\r\n\r\n");
+    if (head_end == std::string_view::npos) return malformed("has a part without header lines");
+    TROUPE_ASSIGN_OR_RETURN(const std::string its_name,
+                            name_of(lines.substr(2, std::max<size_t>(head_end, 2) - 2)));
+    if (its_name == name) {
+      if (found) return malformed("has two parts named '" + std::string(name) + "'");
+      found = lines.substr(head_end + 4);
+    }
     at = end + next_mark.size();
   }
-  return std::nullopt;
+  return found;
 }
 
 }  // namespace troupe

@@ -1,5 +1,7 @@
 #include "gateway/proxy/passed_request.h"
 
+#include <absl/strings/match.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -35,6 +37,12 @@ std::optional<ApiError> read_body(const HttpRequest& request, const RequestParse
   if (!value.ok()) return ApiError::bad_field("", to_std(value.status().message()));
   const bj::object* fields = value->if_object();
   if (fields == nullptr) return ApiError::bad_field("", "the body must be a JSON object");
+  // Servers in Go take a key for `model` whatever its case is.
+  for (const auto& field : *fields) {
+    const std::string_view key = field.key();
+    if (key != "model" && absl::EqualsIgnoreCase(to_absl(key), "model"))
+      return ApiError::bad_field(key, "'model' must be written in lower case");
+  }
   const bj::value* model = fields->if_contains("model");
   if (model != nullptr && !model->is_null() && !model->is_string())
     return ApiError::bad_field("model", "'model' must be a string");
@@ -48,11 +56,15 @@ std::optional<ApiError> read_body(const HttpRequest& request, const RequestParse
 std::optional<ApiError> read_form(const HttpRequest& request, const std::string& boundary,
                                   GenerateRequest& named) {
   const auto model = form_field(request.body, boundary, "model");
-  if (model) named.model = std::string(*model);
-  const std::string mark = "--" + boundary;
-  if (!std::string_view(request.body).starts_with(mark))
-    return ApiError::bad_field("", "the form does not begin with the boundary that its content-type names");
+  if (!model.ok()) return ApiError::bad_field("", to_std(model.status().message()));
+  if (*model) named.model = std::string(**model);
   return std::nullopt;
+}
+
+// A server that reads another one of two would read the body in another way.
+bool has_two_types(const HttpRequest& request) {
+  const auto is_type = [](const auto& header) { return header.first == "content-type"; };
+  return std::count_if(request.headers.begin(), request.headers.end(), is_type) > 1;
 }
 
 }  // namespace
@@ -61,7 +73,10 @@ ApiResult<RoutedRequest> parse_passed(const HttpRequest& request, const RequestP
   GenerateRequest named;  // has what names the conversation, and no prompt
   named.kind = GenerateRequest::Kind::kCompletion;
   RoutedRequest routed;
-  const std::string boundary = form_boundary(request.header("content-type"));
+  if (has_two_types(request)) return ApiError::bad_field("content-type", "'content-type' must be there once");
+  const auto type = form_boundary(request.header("content-type"));
+  if (!type.ok()) return ApiError::bad_field("content-type", to_std(type.status().message()));
+  const std::string& boundary = *type;
   auto fault =
       boundary.empty() ? read_body(request, input, named, routed) : read_form(request, boundary, named);
   if (fault) return *std::move(fault);
@@ -79,18 +94,20 @@ ApiResult<RoutedRequest> parse_passed(const HttpRequest& request, const RequestP
 }
 
 std::string with_model(std::string_view body, std::string_view content_type, const std::string& model) {
-  const std::string boundary = form_boundary(content_type);
-  if (boundary.empty()) {
+  const auto boundary = form_boundary(content_type);
+  if (!boundary.ok()) return std::string(body);
+  if (boundary->empty()) {
     JsonPatch named{"model", {}};
     append_json_string(named.json, model);
     return with_members(body, {&named, 1});
   }
-  const auto field = form_field(body, boundary, "model");
-  if (!field) return std::string(body);
-  const auto begin = static_cast<size_t>(field->data() - body.data());
+  const auto form = form_field(body, *boundary, "model");
+  if (!form.ok() || !*form) return std::string(body);
+  const std::string_view field = **form;
+  const auto begin = static_cast<size_t>(field.data() - body.data());
   std::string out(body.substr(0, begin));
   out += model;
-  out += body.substr(begin + field->size());
+  out += body.substr(begin + field.size());
   return out;
 }
 

@@ -326,6 +326,8 @@ Task<void> relay_stream(Relay& relay) {
 Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, ForwardInput& input) {
   ForwardResult result;
   if (input.phases != nullptr) input.phases->pause(steady_now());
+  // A change of the worker's settings may replace `client` while its answer is awaited.
+  const bool own_key = client.has_own_authorization();
   auto sent = co_await client.send(input.request, input.deadline);
   if (!sent.ok()) {
     fail_to_send(result, sent.status());
@@ -337,8 +339,7 @@ Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, Forward
   result.failure.http_status = result.status;
   result.failure.foreign = input.foreign;
   result.failure.any_path = input.any_path;
-  result.failure.client_key =
-      !client.has_own_authorization() && !find_header(input.request.headers, "authorization").empty();
+  result.failure.client_key = !own_key && !find_header(input.request.headers, "authorization").empty();
   if (route::retryable_status(result.status) || route::refused_alone(result.failure)) {
     if (input.foreign) result.failure.retry_after = retry_after_of(answer);
     if (input.translate && result.status == 404) {

@@ -98,6 +98,32 @@ TEST_F(ReloadTest, ChangeToTlsKeepsTheWorker) {
   EXPECT_TRUE(gateway_->becomes(1, "ready"));
 }
 
+Task<void> answer_after(const bool& go, StubWorker& stub, Exchange& exchange) {
+  Timer timer(exchange.executor());
+  while (!go) {
+    timer.expires_after(1ms);
+    co_await timer.async_wait(use_task);
+  }
+  co_await answer_whole(stub, exchange);
+}
+
+// The client that its request went through is another one by then.
+TEST_F(ReloadTest, ReachesAWorkerInAnotherWayWhileItsAnswerIsAwaited) {
+  bool go = false;
+  loop_.call(
+      [&] { a_.answer = b_.answer = [&go](StubWorker& s, Exchange& e) { return answer_after(go, s, e); }; });
+  RawPeer peer = gateway_->connect();
+  peer.send(http_post("/v1/chat/completions", chat_body("Persona", "Hi")));
+  ASSERT_TRUE(loop_.eventually([this] { return a_.seen.size() + b_.seen.size() == 1; }));
+  std::string secure = settings({a_, b_});
+  for (const StubWorker* worker : {&a_, &b_}) secure.insert(secure.find("http://" + worker->id()) + 4, "s");
+  reload(secure);
+  EXPECT_TRUE(loop_.call([this] { return gateway_->gateway->fleet().client(0).endpoint().tls; }));
+  loop_.call([&go] { go = true; });
+  const Answer answer = read_answer(peer);
+  EXPECT_EQ(answer.status, 200) << answer.body;
+}
+
 TEST_F(ReloadTest, ReplacesCertificatesWholeOrNotAtAll) {
   const net_test::TestFolder folder;
   const net_test::TestAuthority authority(folder);

@@ -62,6 +62,27 @@ TEST(Inflater, StopsAtTheBound) {
   }
 }
 
+// Such blocks take a processor's time, and make nothing that a bound could count.
+TEST(Inflater, TakesNoMoreThanAStepOfBlocksThatMakeNothing) {
+  const auto block = [](char last) { return std::string{last, 0, 0, '\xff', '\xff'}; };  // stored, empty
+  std::string packed = "\x1f\x8b\x08" + std::string(7, '\0');
+  for (int i = 0; i < 200'000; ++i) packed += block(0);
+  packed += block(1) + std::string(8, '\0');  // CRC and size of nothing
+  Inflater inflater(ContentCoding::kGzip, 1000);
+  std::string out;
+  std::string_view rest = packed;
+  Inflater::State state = Inflater::State::kMore;
+  size_t steps = 0;
+  for (; state == Inflater::State::kMore; ++steps) {
+    const size_t before = rest.size();
+    state = inflater.step(rest, out);
+    ASSERT_LE(before - rest.size(), Inflater::kPackedStepBytes);
+  }
+  EXPECT_EQ(state, Inflater::State::kDone);
+  EXPECT_EQ(out, "");
+  EXPECT_GT(steps, 10u);
+}
+
 TEST(Inflater, RefusesWhatIsBroken) {
   const std::string whole = pack("some text, some text, some text", kGzip);
   std::vector<std::string> broken = {"", "plain text", whole + "rest", whole + std::string(1, '\0')};

@@ -6,6 +6,7 @@
 
 #include "common/api/passed_paths.h"
 #include "gateway/proxy/form_field.h"
+#include "tests/cpu_time.h"
 #include "tests/gateway/gateway_fixture.h"
 
 namespace troupe::gateway_test {
@@ -22,28 +23,70 @@ std::string form(const std::vector<std::pair<std::string, std::string>>& fields)
 }
 
 TEST(FormBoundary, IsTheContentTypes) {
-  EXPECT_EQ(form_boundary("multipart/form-data; boundary=xYz"), "xYz");
-  EXPECT_EQ(form_boundary("Multipart/Form-Data; charset=utf-8; Boundary=\"a b:c\""), "a b:c");
-  EXPECT_EQ(form_boundary("application/json"), "");
-  EXPECT_EQ(form_boundary("multipart/form-data"), "");
-  EXPECT_EQ(form_boundary("multipart/form-data; xboundary=a"), "");
-  EXPECT_EQ(form_boundary("multipart/form-data; boundary=" + std::string(71, 'a')), "");
+  EXPECT_EQ(*form_boundary("multipart/form-data; boundary=xYz"), "xYz");
+  EXPECT_EQ(*form_boundary("Multipart/Form-Data; charset=utf-8; Boundary=\"a b:c\""), "a b:c");
+  EXPECT_EQ(*form_boundary("multipart/form-data; x=\"; boundary=a\"; boundary=b"), "b");
+  EXPECT_EQ(*form_boundary("application/json"), "");
+  for (const std::string& parameters : {"", "; xboundary=a", "; boundary=", "; boundary=a; boundary=b",
+                                       "; boundary=\"a", "; boundary*=utf-8''a", "; boundary"})
+    EXPECT_FALSE(form_boundary("multipart/form-data" + parameters).ok()) << parameters;
+  EXPECT_FALSE(form_boundary("multipart/form-data; boundary=" + std::string(71, 'a')).ok());
 }
 
 TEST(FormField, IsFoundAmongFiles) {
   const std::string body =
       form({{"file", std::string("\0--xY\r\n--x", 10)}, {"model", "whisper"}, {"n", "1"}});
-  EXPECT_EQ(form_field(body, "xYz", "model"), "whisper");
-  EXPECT_EQ(form_field(body, "xYz", "n"), "1");
-  EXPECT_FALSE(form_field(body, "xYz", "missing"));
-  EXPECT_FALSE(form_field(body, "other", "model"));
-  EXPECT_FALSE(form_field("", "xYz", "model"));
-  EXPECT_EQ(form_field(form({{"model", ""}}), "xYz", "model"), "");
-  for (size_t cut = 0; cut < body.size(); ++cut) {  // whatever is cut off, nothing is read beyond it
-    const std::string part = body.substr(0, cut);
-    const auto found = form_field(part, "xYz", "model");
-    EXPECT_TRUE(!found || *found == "whisper") << cut;
-  }
+  EXPECT_EQ(form_field(body, "xYz", "model").value(), "whisper");
+  EXPECT_EQ(form_field(body, "xYz", "n").value(), "1");
+  EXPECT_EQ(form_field(body, "xYz", "missing").value(), std::nullopt);
+  EXPECT_EQ(form_field(form({{"model", ""}}), "xYz", "model").value(), "");
+  EXPECT_EQ(form_field(form({}), "xYz", "model").value(), std::nullopt);
+  EXPECT_FALSE(form_field(body, "other", "model").ok());
+  EXPECT_FALSE(form_field("", "xYz", "model").ok());
+  for (size_t cut = 0; cut + 2 < body.size(); ++cut)  // (the last two are a line break, which may be missing)
+    EXPECT_FALSE(form_field(body.substr(0, cut), "xYz", "model").ok()) << cut;
+}
+
+// A server could find another model in each of these than a gateway that takes the first.
+TEST(FormField, IsRefusedWhereAServerMayReadTheFormInAnotherWay) {
+  const std::string part = "--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nA\r\n";
+  EXPECT_EQ(form_field(part + "--b--", "b", "model").value(), "A");
+  const auto head = [](const std::string& lines) { return "--b\r\n" + lines + "\r\n\r\nB\r\n"; };
+  for (const std::string& other : {
+           part,
+           head("Content-Disposition: form-data; name=model; name=\"model\""),
+           head("Content-Disposition: form-data; name*=utf-8''model"),
+           head("Content-Disposition: form-data; name=\"model"),
+           head("Content-Disposition: form-data;\r\n name=model"),
+           head("Content-Disposition: form-data; name=x\nContent-Disposition: form-data; name=model"),
+           head("Content-Disposition: form-data; name=x\r\nContent-Disposition: form-data; name=model"),
+           head("X-Other: form-data"),
+           std::string("--b \r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nB\r\n"),
+           std::string("--bb\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nB\r\n"),
+           std::string("--b--\r\n--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nB\r\n"),
+       })
+    EXPECT_FALSE(form_field(part + other + "--b--\r\n", "b", "model").ok()) << other;
+  const std::string file =
+      "--b\r\nContent-Disposition: form-data; filename=\" name=model;\"; name=\"file\"\r\n\r\nf\r\n";
+  EXPECT_EQ(form_field(file + part + "--b--\r\n", "b", "model").value(), "A");
+  std::string many;
+  for (int i = 0; i < 256; ++i) many += "--b\r\nContent-Disposition: form-data; name=x\r\n\r\n\r\n";
+  EXPECT_EQ(form_field(many + "--b--", "b", "model").value(), std::nullopt);
+  EXPECT_FALSE(form_field(many + part + "--b--", "b", "model").ok());
+}
+
+// (Each of 255 parts was once looked through to the body's end for a head.)
+TEST(FormField, IsLinear) {
+  std::string body = "--b";
+  for (int i = 0; i < 254; ++i) body += "\r\nContent-Disposition: form-data; name=x\r\n\r\n\r\n--b";
+  const std::string rest = "\r\n" + std::string(4 << 20, '\r') + "\r\n--b--";
+  const auto cost = [](const std::string& form) {
+    const double before = cpu_seconds();
+    EXPECT_FALSE(form_field(form, "b", "model").ok());
+    return cpu_seconds() - before;
+  };
+  const double alone = cost("--b" + rest);
+  EXPECT_LT(cost(body + rest), 4 * alone + 0.02);
 }
 
 TEST(WithModel, RewritesJsonAndForms) {
@@ -123,6 +166,11 @@ TEST_F(PassedRequests, NameTheModelInAFormOrNotAtAll) {
   EXPECT_EQ(post(gateway, "/v1/audio/transcriptions", "no form", type).status, 400);
   EXPECT_EQ(post(gateway, "/v1/responses", R"({"input":"x"})").status, 200);
   EXPECT_EQ(post(gateway, "/v1/responses", R"({"model":5})").status, 400);
+  EXPECT_EQ(post(gateway, "/v1/responses", R"({"model":"demo","MODEL":"other"})").status, 400);
+  EXPECT_EQ(post(gateway, "/v1/audio/transcriptions", form({{"model", "demo"}}),
+                 type + "content-type: multipart/form-data; boundary=other\r\n")
+                .status,
+            400);
   EXPECT_EQ(post(gateway, "/v1/responses", "[1]").status, 400);
   EXPECT_EQ(gateway.get("/v1/responses").status, 405);
 }
