@@ -113,8 +113,8 @@ Task<bool> HttpConnection::read_chunked_body() {
   }
 }
 
-// Replaces the body by what it was before it was compressed, as if the client had sent that. Others have their
-// turn after each step; meanwhile the body may be given up for theirs.
+// Replaces the body by what it was before it was compressed, as if the client had sent that. Others have
+// their turn after each step; meanwhile the body may be given up for theirs.
 Task<bool> HttpConnection::inflate_body() {
   HttpRequest& request = exchange_.head.request;
   Inflater inflater(exchange_.head.coding, context_->options.body_bytes_max);
