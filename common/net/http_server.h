@@ -62,8 +62,10 @@ class Exchange {
   // respond() nor finish() was called.
   virtual bool send_ahead(int status, const HeaderList& headers, std::string_view bytes) = 0;
   virtual bool head_sent() const = 0;  // the first byte went out: no retry, no other status
-  virtual void close_after() = 0;      // send `Connection: close`; once the head is out: only close
-  virtual void cut() = 0;              // close the connection at once, in mid-answer; the handler then ends
+  // A comment went out before the answer: only server-sent events can follow.
+  virtual bool promised_events() const { return false; }
+  virtual void close_after() = 0;  // send `Connection: close`; once the head is out: only close
+  virtual void cut() = 0;          // close the connection at once, in mid-answer; the handler then ends
   virtual CancelReason cancel_reason() const = 0;
   virtual std::string remote_address() const = 0;
   virtual uint64_t bytes_sent() const = 0;  // of this answer, head and framing included

@@ -96,6 +96,8 @@ std::string_view status_reason(int status) {
       return "Gateway Timeout";
     case 505:
       return "HTTP Version Not Supported";
+    case 508:
+      return "Loop Detected";
     default:
       return "Status";
   }

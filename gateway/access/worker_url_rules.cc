@@ -59,8 +59,15 @@ bool has_port(std::string_view glob) {
 
 Status malformed(std::string_view rule) {
   return invalid_argument(absl::StrCat("'", to_absl(rule),
-                                       "' must be such as worker-?.internal:31000, 10.0.0.*:* or "
+                                       "' must be such as worker-?.internal:31000, 10.0.0.7:* or "
                                        "10.0.0.0/8"));
+}
+
+// A rule for addresses, which matches no names: who meant 10.0.0.* did not mean 10.0.0.x.elsewhere.example.
+bool is_of_addresses(std::string_view glob) {
+  const std::string_view host = glob.substr(0, glob.rfind(':'));
+  return host.find_first_of("0123456789") != std::string_view::npos &&
+         host.find_first_not_of("0123456789.*?") == std::string_view::npos;
 }
 
 }  // namespace
@@ -94,7 +101,9 @@ bool WorkerUrlRules::allows(std::string_view host, std::string_view authority) c
   const std::string address = address_bytes(host);
   const std::string lower = absl::AsciiStrToLower(to_absl(authority));
   return std::any_of(globs_.begin(), globs_.end(),
-                     [&](const std::string& glob) { return glob_matches(glob, lower); }) ||
+                     [&](const std::string& glob) {
+                       return glob_matches(glob, lower) && (!address.empty() || !is_of_addresses(glob));
+                     }) ||
          std::any_of(networks_.begin(), networks_.end(), [&](const Network& network) {
            return !address.empty() && in_network(address, network.bytes, network.bits);
          });

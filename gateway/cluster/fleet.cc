@@ -16,8 +16,6 @@ using route::NodeState;
 
 namespace {
 
-constexpr const char* kUpGauge = "troupe_gateway_worker_up";
-constexpr const char* kStateGauge = "troupe_gateway_worker_state";
 const std::vector<double> kConnectBuckets{1e-4,   2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2,
                                           2.5e-2, 5e-2,   0.1,  0.25, 0.5,    1,    2.5};
 
@@ -178,6 +176,20 @@ void Fleet::connect(const route::NodeRegistry::Added& added, Upstream upstream) 
   workers_[added.node].upstream = std::move(upstream);
 }
 
+// Only how it is reached, what it is or what it can do is another now: an operator who drained or removed it
+// had other reasons.
+void Fleet::reach(NodeIndex node, const Upstream& upstream) {
+  Worker& worker = workers_[node];
+  const bool another_kind = worker.upstream.kind != upstream.kind;
+  worker.client = make_client(upstream);
+  worker.upstream = upstream;
+  perform(registry_.change_node(node, new_node(upstream)));
+  if (!another_kind) return;
+  worker.load.reset();
+  worker.heartbeats = false;
+  if (member(node)) perform(registry_.set_service(node, service_of(worker.models, false)));
+}
+
 StatusOr<NodeIndex> Fleet::add(Upstream upstream) {
   const Upstream* configured = find_upstream(options_.workers, upstream.id());
   if (configured != nullptr && upstream.is_plain() && upstream.endpoint == configured->endpoint)
@@ -220,7 +232,10 @@ void Fleet::change(const FleetOptions& options) {
     // (New connections use the files as they are now.)
     if (node && upstream.tls != nullptr && workers_[*node].upstream.tls != nullptr)
       workers_[*node].upstream.tls->context = upstream.tls->context;
-    if (known != nullptr && known->same_as(upstream)) continue;
+    if (const auto slot = registry_.find_slot(upstream.id()); known != nullptr && slot) {
+      if (!known->same_as(upstream)) reach(*slot, upstream);
+      continue;
+    }
     if (const auto added = add(upstream); !added.ok())
       log_.error("worker_not_added", {{"why", to_std(added.status().message())}});
   }
@@ -306,41 +321,6 @@ size_t Fleet::member_count() const {
   const auto nodes = registry_.nodes();
   return static_cast<size_t>(
       std::count_if(nodes.begin(), nodes.end(), [](const auto& node) { return node.member(); }));
-}
-
-void Fleet::give_gauges(Worker& worker, const std::string& id) {
-  worker.up = &metrics_.gauge(kUpGauge, "1 while the worker may be sent requests.", {{"worker", id}});
-  const auto give = [&](std::string_view state) {
-    worker.states[state] = &metrics_.gauge(
-        kStateGauge,
-        "1 for the state the worker is in; failing: it passes its probes, and its answers are errors.",
-        {{"worker", id}, {"state", std::string(state)}});
-  };
-  for (const auto state :
-       {NodeState::kUnknown, NodeState::kAlive, NodeState::kSuspect, NodeState::kDead, NodeState::kDraining})
-    give(route::node_state_name(state));
-  give(kFailing);
-}
-
-void Fleet::take_gauges(Worker& worker) {
-  if (worker.up != nullptr) metrics_.remove(kUpGauge, *std::exchange(worker.up, nullptr));
-  for (const auto& [name, gauge] : std::exchange(worker.states, {})) metrics_.remove(kStateGauge, *gauge);
-}
-
-// Members have gauges, and no one else.
-void Fleet::show_gauges() {
-  for (NodeIndex i = 0; i < workers_.size(); ++i) {
-    Worker& worker = workers_[i];
-    const route::RegisteredNode& node = registered(i);
-    if (!node.member()) {
-      take_gauges(worker);
-      continue;
-    }
-    if (worker.up == nullptr) give_gauges(worker, node.id);
-    worker.up->Set(router_.view().routable(i) ? 1 : 0);
-    const std::string_view now = node.health.failing() ? kFailing : route::node_state_name(node.state());
-    for (const auto& [name, gauge] : worker.states) gauge->Set(name == now ? 1 : 0);
-  }
 }
 
 std::vector<ModelCard> Fleet::models() const {

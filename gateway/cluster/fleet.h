@@ -180,6 +180,7 @@ class Fleet {
   void tell(const route::NodeAction& action, std::string_view why) const;
   std::unique_ptr<HttpClient> make_client(const Upstream& upstream);
   void connect(const route::NodeRegistry::Added& added, Upstream upstream);
+  void reach(route::NodeIndex node, const Upstream& upstream);
   void give_gauges(Worker& worker, const std::string& id);
   void take_gauges(Worker& worker);
   void show_gauges();

@@ -60,7 +60,10 @@ struct Prober::Target {
   bool watched = false;
   TimePoint metrics_at{};  // not asked for them before
 
-  void begin_anew(UpstreamKind kind) {
+  UpstreamKind kind = UpstreamKind::kAuto;  // as it was when it began
+
+  void begin_anew(UpstreamKind its) {
+    kind = its;
     ready_path = kind == UpstreamKind::kOpenai ? kHealthPath : kFirstReadyPath;
     has_load = kind != UpstreamKind::kOpenai;
   }
@@ -121,10 +124,11 @@ Task<void> Prober::watch(Target& target) {
 }
 
 Task<void> Prober::probe(Target& target) {
-  // A worker that was dead may be another program now, with other endpoints.
+  // A worker that was dead may be another program now, with other endpoints; so may one of another kind.
   const NodeState state = fleet_.state(target.node);
-  if (state == NodeState::kDead || state == NodeState::kUnknown)
-    target.begin_anew(fleet_.upstream(target.node).kind);
+  const UpstreamKind kind = fleet_.upstream(target.node).kind;
+  if (state == NodeState::kDead || state == NodeState::kUnknown || kind != target.kind)
+    target.begin_anew(kind);
   const bool ready = co_await ask_ready(target);
   if (!ready) co_return;
   const bool models = co_await ask_models(target);

@@ -68,8 +68,15 @@ StatusOr<Upstream> Upstream::parse(std::string_view url) {
   const bool has_credentials = at != std::string_view::npos && at >= begin;
   const size_t host = has_credentials ? at + 1 : begin;
   const std::string_view rest = url.substr(authority_end);
-  const std::string shown = absl::StrCat(to_absl(url.substr(0, begin)), to_absl(url.substr(host)));
+  // (An '@' in a later part may be the one behind a password with a '/' in it.)
+  const size_t last_at = url.rfind('@');
+  const size_t shown_from = last_at == std::string_view::npos ? host : std::max(host, last_at + 1);
+  const std::string shown = absl::StrCat(to_absl(url.substr(0, begin)), to_absl(url.substr(shown_from)));
   const auto refuse = [&shown](const Status& why) { return annotate(why, absl::StrCat("'", shown, "'")); };
+  if (rest.find('@') != std::string_view::npos)
+    return refuse(
+        invalid_argument("a worker's URL has no '@' in its path; a password with '/', '?' or '#' is "
+                         "written with %2F, %3F and %23"));
   if (rest.find_first_of("?#") != std::string_view::npos)
     return refuse(invalid_argument("a worker's URL has neither query ('?') nor fragment ('#')"));
   Upstream upstream;

@@ -83,10 +83,12 @@ bool KeepaliveExchange::send_ahead(int status, const HeaderList& headers, std::s
 
 Task<void> KeepaliveExchange::start(int status, const HeaderList& headers) {
   const bool is_open = opened();
+  const bool has_events = find_header(headers, "content-type").starts_with("text/event-stream");
   begun_ = true;
+  if (!has_events && ticker_) ticker_->stop();
   if (!is_open) {
     co_await inner_.start(status, headers);
-  } else if (!find_header(headers, "content-type").starts_with("text/event-stream")) {
+  } else if (!has_events) {
     co_await end_with_error(status, "");
     ended_ = true;
   }

@@ -37,6 +37,7 @@ class KeepaliveExchange final : public Exchange {
   Task<void> finish() override;
   bool send_ahead(int status, const HeaderList& headers, std::string_view bytes) override;
   bool head_sent() const override { return begun_ && inner_.head_sent(); }
+  bool promised_events() const override { return opened(); }
   void close_after() override { inner_.close_after(); }
   void cut() override { inner_.cut(); }
   CancelReason cancel_reason() const override { return inner_.cancel_reason(); }

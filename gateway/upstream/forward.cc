@@ -62,6 +62,18 @@ void fail_to_read(ForwardResult& result, Status error) {
   fail(result, silent ? FailureKind::kSilent : FailureKind::kBody, std::move(error));
 }
 
+// Nothing but events can follow what the client has.
+void fail_to_stream(ForwardResult& result) {
+  result.status = 502;
+  fail(result, FailureKind::kStatus, absl::UnavailableError("the worker did not stream its answer"));
+  ApiError error = ApiError::internal("the worker did not stream its answer");
+  error.http_status = 502;
+  error.code = "bad_gateway";
+  result.held = true;
+  result.held_headers = {{"content-type", "application/json"}};
+  result.held_body = error.to_json();
+}
+
 bool is_event_stream(const ClientAnswer& answer) {
   return answer.header("content-type").starts_with("text/event-stream");
 }
@@ -354,6 +366,10 @@ Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, Forward
     co_return result;
   }
   if (result.status != 200) input.translate = nullptr;
+  if (result.status == 200 && exchange.promised_events() && !is_event_stream(answer)) {
+    fail_to_stream(result);
+    co_return result;
+  }
   Relay relay{exchange, answer, input, result};
   if (is_event_stream(answer)) {
     co_await relay_stream(relay);

@@ -124,6 +124,16 @@ StatusOr<NodeRegistry::Added> NodeRegistry::add(NewNode added) {
   return out;
 }
 
+NodeActions NodeRegistry::change_node(NodeIndex index, NewNode changed) {
+  RegisteredNode& node = nodes_[index];
+  TROUPE_CHECK(node.id == changed.id, "the slot is another node's");
+  node.url = std::move(changed.url);
+  node.capacity = changed.capacity;
+  NodeActions actions;
+  publish(actions);
+  return actions;
+}
+
 NodeActions NodeRegistry::drain(NodeIndex index, const Moment& moment) {
   NodeActions actions;
   if (std::exchange(nodes_[index].drained, true)) return actions;

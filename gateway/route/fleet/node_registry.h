@@ -168,6 +168,8 @@ class NodeRegistry {
   // A node joins, or comes back from drain() or remove(). kResourceExhausted: more are here than are
   // followed.
   StatusOr<Added> add(NewNode added);
+  // It is reached in another way, or can do another share; drained or removed it stays so. REQUIRES: its id.
+  NodeActions change_node(NodeIndex node, NewNode changed);
   // New requests go elsewhere, those of its sets when these have moved; running ones end as they do. Until
   // add().
   NodeActions drain(NodeIndex node, const Moment& moment);

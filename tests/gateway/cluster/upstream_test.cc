@@ -54,6 +54,10 @@ TEST(UpstreamUrl, RefusesByNameAndNeverShowsCredentials) {
       {"http://u:secr%zzet@h:1", "two hex digits"},
       {"http://u:secret%0a@h:1", "a control character"},
       {"http://secret@h:1", "user:password@"},
+      {"http://u:secr#et@h:8000", "%23"},
+      {"http://u:secr/et@h:8000", "%2F"},
+      {"http://u:secr?et@h:8000", "%3F"},
+      {"http://u:secr@et/x@h:8000", "%2F"},
   };
   for (const auto& [url, why] : cases) {
     const auto upstream = Upstream::parse(url);
@@ -206,6 +210,27 @@ TEST_F(KeyedWorker, HasANewKeyAfterAReload) {
   EXPECT_TRUE(gateway.becomes(0, "ready"));
 }
 
+// Who drained it, or took it out, did not do so for its key.
+TEST_F(KeyedWorker, StaysDrainedOrRemovedWithANewKey) {
+  upstream_.authorization = "Bearer own";
+  TestGateway gateway(loop_, {upstream_});
+  const std::string body = "{\"url\":\"" + stub_.endpoint().url() + "\"}";
+  const auto reload = [&](double weight) {
+    FleetOptions changed;
+    upstream_.weight = weight;
+    changed.workers = {upstream_};
+    loop_.call([&] { gateway.gateway->fleet().change(changed); });
+  };
+  const std::string drain = "/admin/workers/" + stub_.id() + "/drain";
+  EXPECT_EQ(gateway.admin_send("POST", drain, "{}").status, 200);
+  ASSERT_TRUE(gateway.becomes(0, "draining"));
+  reload(2);
+  EXPECT_TRUE(gateway.becomes(0, "draining"));
+  EXPECT_EQ(gateway.admin_send("DELETE", "/admin/workers", body).status, 200);
+  reload(3);
+  EXPECT_EQ(loop_.call([&] { return gateway.gateway->fleet().member_count(); }), 0u);
+}
+
 TEST_F(KeyedWorker, AddedByItsAddressComesBackAsConfigured) {
   upstream_.authorization = "Bearer own";
   TestGateway gateway(loop_, {upstream_});
@@ -337,6 +362,33 @@ TEST(UpstreamKinds, SayWhatIsAsked) {
   EXPECT_EQ(gateway.worker_state(0), "ready");
   EXPECT_TRUE(gateway.becomes(1, "dead"));
   EXPECT_EQ(loop.call([&] { return other.probes; }), 0) << "/readyz is ours";
+}
+
+TEST(UpstreamKinds, ChangeWhileAWorkerLives) {
+  Loop loop;
+  StubWorker stub(loop, answer_whole);
+  loop.call([&] {
+    stub.load_status = 200;
+    stub.load.epoch = "e";
+    stub.load.ready = true;
+  });
+  Upstream upstream(stub.endpoint());
+  TestGateway gateway(loop, {upstream});
+  const auto is_ours = [&] { return gateway.gateway->fleet().ours(0); };
+  const auto becomes = [&](UpstreamKind kind) {
+    FleetOptions changed;
+    upstream.kind = kind;
+    changed.workers = {upstream};
+    loop.call([&] { gateway.gateway->fleet().change(changed); });
+  };
+  ASSERT_TRUE(loop.eventually(is_ours));
+  becomes(UpstreamKind::kOpenai);
+  EXPECT_FALSE(loop.call(is_ours));
+  EXPECT_FALSE(loop.call([&] { return gateway.gateway->router().view().node(0).ours; }));
+  const int probes = loop.call([&] { return stub.probes; });
+  becomes(UpstreamKind::kTroupe);
+  EXPECT_TRUE(loop.eventually(is_ours));
+  EXPECT_GT(loop.call([&] { return stub.probes; }), probes);
 }
 
 }  // namespace

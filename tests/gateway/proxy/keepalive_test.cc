@@ -91,7 +91,7 @@ TEST(Keepalive, FailuresAfterACommentAreErrorEvents) {
   };
   for (const Case& one :
        {Case{answer_status(400), "stub says 400", "400"}, Case{answer_status(503), "stub says 503", "503"},
-        Case{answer_whole, "did not stream", "200"}}) {
+        Case{answer_whole, "did not stream", "502"}}) {
     Loop loop;
     StubWorker stub(loop, late(one.answer));
     TestGateway gateway(loop, {stub.endpoint()}, kept_config());
@@ -104,6 +104,26 @@ TEST(Keepalive, FailuresAfterACommentAreErrorEvents) {
     EXPECT_TRUE(answer.complete) << one.said;
     EXPECT_EQ(gateway.metric("troupe_gateway_requests_total{code=\"" + one.code + "\"}"), 1) << one.said;
   }
+}
+
+Task<void> answer_text(StubWorker&, Exchange& exchange) {
+  HeaderList headers;
+  headers.emplace_back("content-type", "text/plain");
+  co_await exchange.start(200, headers);
+  co_await exchange.write(std::string(2u << 20, 'x') + "\n\n");
+  co_await sleep_for(exchange, 250ms);
+  co_await exchange.write("y");
+  co_await exchange.finish();
+}
+
+TEST(Keepalive, NoCommentsGoIntoAnAnswerThatIsNoStream) {
+  Loop loop;
+  StubWorker stub(loop, answer_text);
+  TestGateway gateway(loop, {stub.endpoint()}, kept_config());
+  const Answer answer = gateway.ask(chat_body("a persona", "x", true));
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.body.size(), (2u << 20) + 3);
+  EXPECT_THAT(answer.body, Not(HasSubstr(kKept)));
 }
 
 Task<void> pause_in_an_event(StubWorker&, Exchange& exchange) {
