@@ -72,14 +72,15 @@ Fleet::Fleet(const FleetOptions& options, const Parts& parts)
       clock_(parts.clock),
       log_(parts.log),
       registry_(options, new_nodes(options.workers)),
-      set_loads_(options.set_loads_half_life, options.sets_max) {
+      set_loads_(options.set_loads_half_life, options.sets_max),
+      gauges_(parts.metrics) {
   for (const Upstream& upstream : options.workers) {
     Worker& worker = workers_.emplace_back();
     worker.upstream = upstream;
     worker.client = make_client(upstream);
   }
   router_.adopt(registry_.view());
-  show_gauges();
+  gauges_.show(registry_.nodes(), router_.view());
 }
 
 route::NodeRegistry::Moment Fleet::moment() const {
@@ -91,7 +92,7 @@ void Fleet::perform(const route::NodeActions& actions, std::string_view why) {
   bool changed = false;
   for (const NodeAction& action : actions) {
     if (route::perform(router_, action)) {
-      if (action.kind == NodeAction::Kind::kAdopt) show_gauges();
+      if (action.kind == NodeAction::Kind::kAdopt) gauges_.show(registry_.nodes(), router_.view());
       changed = changed || action.kind != NodeAction::Kind::kStay;
       continue;
     }
@@ -166,35 +167,28 @@ std::unique_ptr<HttpClient> Fleet::make_client(const Upstream& upstream) {
 // A worker that is new in its slot, or reached otherwise from now on.
 void Fleet::connect(const route::NodeRegistry::Added& added, Upstream upstream) {
   if (added.replaces) {
-    take_gauges(workers_[added.node]);
+    gauges_.take(added.node);
     workers_[added.node] = {};
     set_loads_.forget(added.node);
     if (on_replaced) on_replaced(added.node);
   }
   if (added.node == workers_.size()) workers_.emplace_back();
-  workers_[added.node].client = make_client(upstream);
-  workers_[added.node].upstream = std::move(upstream);
-}
-
-// Only how it is reached, what it is or what it can do is another now: an operator who drained or removed it
-// had other reasons.
-void Fleet::reach(NodeIndex node, const Upstream& upstream) {
-  Worker& worker = workers_[node];
-  const bool another_kind = worker.upstream.kind != upstream.kind;
+  Worker& worker = workers_[added.node];
+  const bool another_kind = worker.client != nullptr && worker.upstream.kind != upstream.kind;
   worker.client = make_client(upstream);
-  worker.upstream = upstream;
-  perform(registry_.change_node(node, new_node(upstream)));
+  worker.upstream = std::move(upstream);
   if (!another_kind) return;
   worker.load.reset();
   worker.heartbeats = false;
-  if (member(node)) perform(registry_.set_service(node, service_of(worker.models, false)));
+  if (member(added.node)) perform(registry_.set_service(added.node, service_of(worker.models, false)));
 }
 
-StatusOr<NodeIndex> Fleet::add(Upstream upstream) {
+StatusOr<NodeIndex> Fleet::add(Upstream upstream, bool comes_back) {
   const Upstream* configured = find_upstream(options_.workers, upstream.id());
   if (configured != nullptr && upstream.is_plain() && upstream.endpoint == configured->endpoint)
     upstream = *configured;
-  TROUPE_ASSIGN_OR_RETURN(const route::NodeRegistry::Added added, registry_.add(new_node(upstream)));
+  TROUPE_ASSIGN_OR_RETURN(const route::NodeRegistry::Added added,
+                          registry_.add(new_node(upstream), comes_back));
   if (added.connect || !workers_[added.node].upstream.same_as(upstream)) connect(added, std::move(upstream));
   log_.info("worker_added", {{"worker", id(added.node)}});
   perform(added.actions);
@@ -232,11 +226,9 @@ void Fleet::change(const FleetOptions& options) {
     // (New connections use the files as they are now.)
     if (node && upstream.tls != nullptr && workers_[*node].upstream.tls != nullptr)
       workers_[*node].upstream.tls->context = upstream.tls->context;
-    if (const auto slot = registry_.find_slot(upstream.id()); known != nullptr && slot) {
-      if (!known->same_as(upstream)) reach(*slot, upstream);
-      continue;
-    }
-    if (const auto added = add(upstream); !added.ok())
+    if (known != nullptr && known->same_as(upstream)) continue;
+    // (An operator who drained or removed it did not do so for what has changed.)
+    if (const auto added = add(upstream, known == nullptr); !added.ok())
       log_.error("worker_not_added", {{"why", to_std(added.status().message())}});
   }
   for (const Upstream& upstream : before) {

@@ -23,6 +23,7 @@
 #include "common/core/time.h"
 #include "common/net/http_client.h"
 #include "gateway/cluster/upstream.h"
+#include "gateway/cluster/worker_gauges.h"
 #include "gateway/route/fleet/node_registry.h"
 #include "gateway/route/fleet/set_stats.h"
 #include "gateway/route/router.h"
@@ -85,9 +86,9 @@ class Fleet {
     return registry_.find(id);
   }  // of members
   // A worker joins, or comes back from drain() or remove(), or is reached in another way (https, http) from
-  // now on. One that is named by its address alone is reached as it is configured, if it is.
-  // kResourceExhausted: more are here than are followed.
-  StatusOr<route::NodeIndex> add(Upstream upstream);
+  // now on. One that is named by its address alone is reached as it is configured, if it is. `comes_back`
+  // false: one that is drained or removed stays so. kResourceExhausted: more are here than are followed.
+  StatusOr<route::NodeIndex> add(Upstream upstream, bool comes_back = true);
   // New requests go elsewhere, those of its sets when these have moved; running ones end as they do. Until
   // add().
   void drain(route::NodeIndex node);
@@ -161,8 +162,6 @@ class Fleet {
   std::function<void(route::NodeIndex)> on_replaced;
 
  private:
-  // What a worker's state gauge says before route::node_state_name().
-  static constexpr std::string_view kFailing = "failing";
   struct Worker {
     Upstream upstream;
     std::unique_ptr<HttpClient> client;
@@ -170,9 +169,7 @@ class Fleet {
     // Its own reports, until it dies: another program may come back.
     std::optional<LoadReport> load;
     bool heartbeats = false;
-    std::string why;                            // its last probe failed; empty: it did not
-    Gauge* up = nullptr;                        // null: it is removed
-    std::map<std::string_view, Gauge*> states;  // by name
+    std::string why;  // its last probe failed; empty: it did not
   };
   const route::RegisteredNode& registered(route::NodeIndex node) const { return registry_.nodes()[node]; }
   route::NodeRegistry::Moment moment() const;
@@ -180,10 +177,6 @@ class Fleet {
   void tell(const route::NodeAction& action, std::string_view why) const;
   std::unique_ptr<HttpClient> make_client(const Upstream& upstream);
   void connect(const route::NodeRegistry::Added& added, Upstream upstream);
-  void reach(route::NodeIndex node, const Upstream& upstream);
-  void give_gauges(Worker& worker, const std::string& id);
-  void take_gauges(Worker& worker);
-  void show_gauges();
 
   FleetOptions options_;
   const Executor executor_;
@@ -194,6 +187,7 @@ class Fleet {
   route::NodeRegistry registry_;
   std::vector<Worker> workers_;  // by slot, as registry_.nodes()
   route::SetLoadMerger set_loads_;
+  WorkerGauges gauges_;
 };
 
 }  // namespace troupe

@@ -91,7 +91,7 @@ NodeActions NodeRegistry::change(const NodeRegistryOptions& options) {
   return actions;
 }
 
-StatusOr<NodeRegistry::Added> NodeRegistry::add(NewNode added) {
+StatusOr<NodeRegistry::Added> NodeRegistry::add(NewNode added, bool comes_back) {
   Added out;
   if (const auto known = find_slot(added.id)) {
     out.node = *known;
@@ -99,6 +99,10 @@ StatusOr<NodeRegistry::Added> NodeRegistry::add(NewNode added) {
     out.connect = node.url != added.url;
     node.url = std::move(added.url);
     node.capacity = added.capacity;
+    if (!comes_back) {
+      publish(out.actions);
+      return out;
+    }
     if (std::exchange(node.drained, false) && !node.notified) come_back(node, out.node, out.actions);
     if (std::exchange(node.membership, Membership::kMember) == Membership::kRemoved) {
       node.health = NodeHealth(options_.health);
@@ -122,16 +126,6 @@ StatusOr<NodeRegistry::Added> NodeRegistry::add(NewNode added) {
   publish(out.actions);
   out.actions.push_back(action(ActionKind::kFollow, out.node));
   return out;
-}
-
-NodeActions NodeRegistry::change_node(NodeIndex index, NewNode changed) {
-  RegisteredNode& node = nodes_[index];
-  TROUPE_CHECK(node.id == changed.id, "the slot is another node's");
-  node.url = std::move(changed.url);
-  node.capacity = changed.capacity;
-  NodeActions actions;
-  publish(actions);
-  return actions;
 }
 
 NodeActions NodeRegistry::drain(NodeIndex index, const Moment& moment) {

@@ -165,11 +165,10 @@ class NodeRegistry {
     bool replaces = false;  // another node had this slot, and nothing that was kept of it is true of this one
     NodeActions actions;
   };
-  // A node joins, or comes back from drain() or remove(). kResourceExhausted: more are here than are
+  // A node joins, or comes back from drain() or remove(). `comes_back` false: a known one that is drained or
+  // removed stays so, and is only reached in another way. kResourceExhausted: more are here than are
   // followed.
-  StatusOr<Added> add(NewNode added);
-  // It is reached in another way, or can do another share; drained or removed it stays so. REQUIRES: its id.
-  NodeActions change_node(NodeIndex node, NewNode changed);
+  StatusOr<Added> add(NewNode added, bool comes_back = true);
   // New requests go elsewhere, those of its sets when these have moved; running ones end as they do. Until
   // add().
   NodeActions drain(NodeIndex node, const Moment& moment);

@@ -210,7 +210,7 @@ TEST_F(KeyedWorker, HasANewKeyAfterAReload) {
   EXPECT_TRUE(gateway.becomes(0, "ready"));
 }
 
-// Who drained it, or took it out, did not do so for its key.
+// An operator who drained it, or took it out, did not do so for its key.
 TEST_F(KeyedWorker, StaysDrainedOrRemovedWithANewKey) {
   upstream_.authorization = "Bearer own";
   TestGateway gateway(loop_, {upstream_});
