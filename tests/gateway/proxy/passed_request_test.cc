@@ -27,9 +27,9 @@ TEST(FormBoundary, IsTheContentTypes) {
   EXPECT_EQ(*form_boundary("Multipart/Form-Data; charset=utf-8; Boundary=\"a b:c\""), "a b:c");
   EXPECT_EQ(*form_boundary("multipart/form-data; x=\"; boundary=a\"; boundary=b"), "b");
   EXPECT_EQ(*form_boundary("application/json"), "");
-  for (const std::string& parameters : {"", "; xboundary=a", "; boundary=", "; boundary=a; boundary=b",
-                                        "; boundary=\"a", "; boundary*=utf-8''a", "; boundary"})
-    EXPECT_FALSE(form_boundary("multipart/form-data" + parameters).ok()) << parameters;
+  for (const char* parameters : {"", "; xboundary=a", "; boundary=", "; boundary=a; boundary=b",
+                                 "; boundary=\"a", "; boundary*=utf-8''a", "; boundary"})
+    EXPECT_FALSE(form_boundary("multipart/form-data" + std::string(parameters)).ok()) << parameters;
   EXPECT_FALSE(form_boundary("multipart/form-data; boundary=" + std::string(71, 'a')).ok());
 }
 
