@@ -8,7 +8,7 @@
 #include "worker/model/warm_up.h"
 #include "worker/sim_device/sim_text.h"
 #include "worker/sim_load.h"
-#include "worker/text/special_tokens.h"
+#include "worker/text/tokenizer/tokenizer_config.h"
 
 namespace troupe {
 
@@ -39,7 +39,7 @@ Status load_text(const std::string& model_dir, LoadedModel& model) {
   model.token_cache = std::make_unique<TokenCache>();
   TROUPE_ASSIGN_OR_RETURN(model.chat_template, load_template(model_dir, kDefaultTemplate));
   TROUPE_ASSIGN_OR_RETURN(model.tool_template, load_template(model_dir, kToolTemplate));
-  TROUPE_ASSIGN_OR_RETURN(model.served.special_tokens, load_special_tokens(model_dir));
+  model.served.special_tokens = model.tokenizer->config().variables();
   return absl::OkStatus();
 }
 

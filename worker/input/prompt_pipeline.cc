@@ -75,12 +75,13 @@ ChatEncoding encoding_of(const GenerateRequest& request) {
 
 ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& model, const GenerateRequest& request,
                                             const ChatEncoding& how) {
-  if (model.chat_template == nullptr) {
+  const bool uses_tools = model.tool_template != nullptr && !request.tools_json.empty();
+  const ChatTemplate* const chosen = uses_tools ? model.tool_template : model.chat_template;
+  if (chosen == nullptr) {
     return ApiError::unsupported(
         "messages", "model '" + model.name + "' has no chat template; POST the prompt to /v1/completions");
   }
-  const bool uses_tools = model.tool_template != nullptr && !request.tools_json.empty();
-  const ChatTemplate& chat = uses_tools ? *model.tool_template : *model.chat_template;
+  const ChatTemplate& chat = *chosen;
   const TextMap marked = marks_of(model);
   std::optional<GenerateRequest> tagged;
   if (how.continue_final_message) tagged = with_final_tag(request);

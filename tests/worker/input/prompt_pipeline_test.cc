@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string>
 
-#include "worker/text/special_tokens.h"
+#include "worker/text/tokenizer/tokenizer_config.h"
 
 namespace troupe::text_in_test {
 
@@ -25,7 +25,7 @@ class TextIn : public ::testing::Test {
     model.name = "demo-model";
     model.tokenizer = tokenizer.get();
     model.chat_template = chat_template.get();
-    model.special_tokens = std::move(load_special_tokens(kModelDir)).value();
+    model.special_tokens = tokenizer->config().variables();
     model.config = std::move(load_model_config(kModelDir)).value();
     model.total_count_max = 64;
     model.prompt_bytes_max = prompt_bytes_bound(*tokenizer, 64);
