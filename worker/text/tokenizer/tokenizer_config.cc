@@ -80,8 +80,10 @@ class ConfigReader {
 
   Status read(const TokenizerClass* own) {
     TROUPE_RETURN_IF_ERROR(read_named(own));
-    TROUPE_RETURN_IF_ERROR(read_own(config_, false));
-    TROUPE_RETURN_IF_ERROR(read_own(map_, true));
+    TROUPE_RETURN_IF_ERROR(read_own(config_, false, [](const bj::value& v) { return is_token_object(v); }));
+    TROUPE_RETURN_IF_ERROR(
+        read_own(map_, true, [](const bj::value& v) { return v.is_string() || v.is_object(); }));
+    TROUPE_RETURN_IF_ERROR(read_own(config_, false, [](const bj::value& v) { return v.is_string(); }));
     TROUPE_RETURN_IF_ERROR(read_extra());
     return read_decoder();
   }
@@ -117,13 +119,13 @@ class ConfigReader {
     return {};
   }
 
-  // Keys as "image_token". Whatever is no token is another thing's key ("add_bos_token").
-  Status read_own(const JsonItem& file, bool is_mapped) {
+  // Keys as "image_token", of one form of token. A value that is no token is another thing's
+  // ("add_bos_token").
+  template <class HasForm>
+  Status read_own(const JsonItem& file, bool is_mapped, const HasForm& has_form) {
     for (const auto& entry : *file.object) {
       const std::string_view name = view(entry.key());
-      if (!name.ends_with("_token") || is_standard(name)) continue;
-      const bj::value& value = entry.value();
-      if (!value.is_string() && !is_token_object(value) && !(is_mapped && value.is_object())) continue;
+      if (!name.ends_with("_token") || is_standard(name) || !has_form(entry.value())) continue;
       TROUPE_ASSIGN_OR_RETURN(AddedToken token, token_of(setting_of(file, name, is_mapped)));
       set(name, std::move(token));
     }
@@ -233,6 +235,10 @@ StatusOr<std::string> text_field(const JsonItem& file, std::string_view key) {
   return find_field(file, key) == nullptr ? StatusOr<std::string>("") : string_field(file, key);
 }
 
+bool is_llama_class(std::string_view class_name) {
+  return class_name.starts_with("LlamaTokenizer") || class_name.starts_with("CodeLlamaTokenizer");
+}
+
 bool is_byte_level(const bj::value& tokenizer_json) {
   if (!tokenizer_json.is_object()) return false;
   for (const char* part : {"normalizer", "pre_tokenizer", "post_processor", "decoder"}) {
@@ -289,8 +295,8 @@ StatusOr<TokenizerConfig> TokenizerConfig::load(const TokenizerFiles& files, con
     TROUPE_ASSIGN_OR_RETURN(class_name, text_field(model, "tokenizer_class"));
   }
   TROUPE_ASSIGN_OR_RETURN(std::string model_type, text_field(model, "model_type"));
-  const TokenizerClass* own =
-      find_tokenizer_class(tokenizer_class_of(class_name, model_type, is_byte_level(tokenizer_json)));
+  const std::string_view resolved = tokenizer_class_of(class_name, model_type, is_byte_level(tokenizer_json));
+  const TokenizerClass* own = find_tokenizer_class(resolved);
   TokenizerConfig result;
   TROUPE_RETURN_IF_ERROR(ConfigReader(config, map, result).read(own));
   TROUPE_RETURN_IF_ERROR(read_flags(config, result));
@@ -299,7 +305,10 @@ StatusOr<TokenizerConfig> TokenizerConfig::load(const TokenizerFiles& files, con
             [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
   if (own == nullptr) TROUPE_RETURN_IF_ERROR(read_padding(config, map, tokenizer_json, result));
   result.has_config = !files.config.is_null();
-  result.is_llama = class_name.starts_with("LlamaTokenizer") || class_name.starts_with("CodeLlamaTokenizer");
+  result.is_generic = own == nullptr;
+  result.is_llama = is_llama_class(resolved);
+  // As in Transformers 4, whose directories do not say so: Llama's texts begin with <s>.
+  if (is_llama_class(class_name) && !result.adds_bos) result.adds_bos = true;
   if (!result.is_legacy && own != nullptr) result.is_legacy = own->is_legacy;
   return result;
 }

@@ -42,7 +42,8 @@ struct TokenizerConfig {
   bool splits_special = false;  // special tokens in a text are text
   // Settings for a tokenizer.model, which does not have them itself.
   std::optional<bool> adds_bos, adds_eos, is_legacy, adds_prefix_space;
-  bool is_llama = false;    // the class: its texts begin with <s>
+  bool is_generic = true;   // no class with tokens of its own
+  bool is_llama = false;    // Llama's class
   bool has_config = false;  // there is a tokenizer_config.json
 
   // Files may be missing. `tokenizer_json`: its content, or null. Errors name file and key.

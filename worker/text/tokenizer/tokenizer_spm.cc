@@ -44,8 +44,10 @@ struct SpmTokenizer final : Tokenizer::Impl {
   SpmModel model;
   // Searched in the text before SentencePiece sees it.
   std::vector<AddedToken> added;
-  // Transformers' two treatments of the text between two special tokens. Legacy: each stretch is a separate
-  // text with the model's leading space. Otherwise only the beginning of the text gets one.
+  // Transformers' treatments of the text between two special tokens. Legacy: each stretch is a separate text
+  // with the model's leading space. Otherwise only the beginning of the text gets one. Where that is not the
+  // library's own doing, a stretch that begins with a space gets none.
+  bool by_library() const { return is_legacy && !config.is_llama; }
   bool is_legacy = true;
   bool adds_prefix_space = true;
   int32_t ids_end = 0;  // of the ids that a file gives
@@ -53,7 +55,7 @@ struct SpmTokenizer final : Tokenizer::Impl {
   absl::flat_hash_map<int32_t, const AddedToken*> added_by_id;
   std::unique_ptr<AddedTokenMatcher> matcher;
   std::unique_ptr<SpmEncoder> encoder;        // with the model's own settings
-  std::unique_ptr<SpmEncoder> plain_encoder;  // without the leading space; null for legacy
+  std::unique_ptr<SpmEncoder> plain_encoder;  // without the leading space; null by_library()
   bool has_word_cuts = false;
   std::optional<int32_t> bos_id;
   std::optional<int32_t> eos_id;
@@ -140,20 +142,21 @@ class SpmStream final : public TokenStream {
 Status SpmTokenizer::load_encoders(std::string_view model_bytes) {
   std::string error;
   encoder = SpmEncoder::load(model_bytes, error);
-  if (encoder != nullptr && !is_legacy) {
+  if (encoder != nullptr && !by_library()) {
     plain_encoder = SpmEncoder::load(without_dummy_prefix(model_bytes), error);
   }
-  bool missing = encoder == nullptr || (plain_encoder == nullptr && !is_legacy);
+  bool missing = encoder == nullptr || (plain_encoder == nullptr && !by_library());
   return missing ? invalid_argument("SentencePiece refuses the model: " + error) : Status();
 }
 
-// Without a list of the directory's, the model's own special pieces are tokens to be searched.
+// Without a list of the directory's, the model's own special pieces are tokens to be searched. (The library
+// finds user-defined pieces itself; the classes with tokens of their own look for them first.)
 void SpmTokenizer::take_pieces() {
   if (!config.has_config || config.lists_extra) return;
   config.extra.clear();
   for (const SpmPiece& piece : model.pieces) {
     const bool is_control = piece.type == SpmPiece::Type::kControl;
-    if (!is_control && piece.type != SpmPiece::Type::kUserDefined) continue;
+    if (!is_control && (config.is_generic || piece.type != SpmPiece::Type::kUserDefined)) continue;
     AddedToken token;
     token.id = -1;
     token.content = piece.text;
@@ -229,15 +232,13 @@ StatusOr<std::optional<int32_t>> SpmTokenizer::around(bool is_added, std::string
 Status SpmTokenizer::load(std::string_view model_bytes, TokenizerConfig given) {
   config = std::move(given);
   is_legacy = config.is_legacy.value_or(true);
-  adds_prefix_space = config.adds_prefix_space.value_or(true);
   TROUPE_ASSIGN_OR_RETURN(model, SpmModel::parse(model_bytes));
+  adds_prefix_space = config.is_llama ? config.adds_prefix_space.value_or(true) : model.add_dummy_prefix;
   TROUPE_RETURN_IF_ERROR(load_encoders(model_bytes));
   take_pieces();
   TROUPE_RETURN_IF_ERROR(resolve_added());
   index_ids();
-  // Without a setting, Llama's class puts <s> before a text; the other classes that read a tokenizer.model
-  // add nothing.
-  TROUPE_ASSIGN_OR_RETURN(bos_id, around(config.adds_bos.value_or(config.is_llama), "bos_token", "<s>"));
+  TROUPE_ASSIGN_OR_RETURN(bos_id, around(config.adds_bos.value_or(false), "bos_token", "<s>"));
   TROUPE_ASSIGN_OR_RETURN(eos_id, around(config.adds_eos.value_or(false), "eos_token", "</s>"));
   return {};
 }
@@ -246,9 +247,10 @@ Status SpmTokenizer::encode_stretch(std::string_view stretch, bool at_start,
                                     std::vector<int32_t>& ids) const {
   std::string error;
   bool ok = false;
-  if (is_legacy) {
+  const bool has_space = stretch.starts_with(' ') || stretch.starts_with(kSpaceSymbol);
+  if (by_library()) {
     ok = encoder->encode(stretch, ids, error);
-  } else if (at_start && adds_prefix_space) {
+  } else if ((is_legacy || at_start) && adds_prefix_space && !has_space) {
     ok = plain_encoder->encode(absl::StrCat(to_absl(kSpaceSymbol), to_absl(stretch)), ids, error);
   } else {
     ok = plain_encoder->encode(stretch, ids, error);
@@ -259,7 +261,7 @@ Status SpmTokenizer::encode_stretch(std::string_view stretch, bool at_start,
 // Encodes a part that begins with a space and follows another part: neither the text's nor
 // the stretch's first.
 Status SpmTokenizer::encode_later(std::string_view part, std::vector<int32_t>& ids) const {
-  if (!is_legacy || !model.add_dummy_prefix) return encode_stretch(part, /*at_start=*/false, ids);
+  if (!by_library() || !model.add_dummy_prefix) return encode_stretch(part, /*at_start=*/false, ids);
   part.remove_prefix(1);  // the library adds one there
   return encode_stretch(part, /*at_start=*/false, ids);
 }

@@ -66,7 +66,7 @@ TEST(SentencePiece, TreatsSpecialStringsAsTextWithoutAConfig) {
 
 TEST(SentencePiece, SplitsSpecialStringsNamedInTheConfig) {
   auto tokenizer = load(fixture("bpe.model"), kLlama);
-  EXPECT_EQ(tokens_of(*tokenizer, "<s>a</s> b"), "#1| a|#2|  |b");
+  EXPECT_EQ(tokens_of(*tokenizer, "<s>a</s> b"), "#1| a|#2| b");
   EXPECT_EQ(tokens_of(*tokenizer, "a", /*add_special=*/true), "#1| a");
   // Only the beginning of the text loses its space, as in Transformers.
   EXPECT_EQ(tokenizer->decode({1, *tokenizer->token_to_id("▁a"), 2}, false), "<s> a</s>");
