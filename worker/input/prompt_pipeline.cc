@@ -213,6 +213,16 @@ bool continues_text(const ServedModel& model, const GenerateRequest& request,
                                  [&](TokenId id) { return model.tokenizer->is_special(id); });
 }
 
+// A special token has no text that a stop string could be found in: the answer ends at the token itself.
+std::vector<int32_t> special_stops(const ServedModel& model, const GenerateRequest& request) {
+  std::vector<int32_t> ids = request.stop_token_ids;
+  for (const std::string& text : request.stop) {
+    const std::optional<int32_t> id = model.tokenizer->token_to_id(text);
+    if (id && *id < model.config.vocab_size && model.tokenizer->is_special(*id)) ids.push_back(*id);
+  }
+  return ids;
+}
+
 // Makes the engine's request of an encoded prompt.
 std::optional<ApiError> settle(const ServedModel& model, const GenerateRequest& request,
                                std::string_view field, std::vector<TokenId> prompt, uint64_t seed,
@@ -226,7 +236,7 @@ std::optional<ApiError> settle(const ServedModel& model, const GenerateRequest& 
   engine.prompt = std::move(prompt);
   engine.max_new_count = *max_new_count;
   engine.sampling = sampling_of(model.config, request, seed);
-  engine.stop_token_ids = request.stop_token_ids;
+  engine.stop_token_ids = special_stops(model, request);
   engine.stop_strings = request.stop;
   engine.ignore_eos = request.ignore_eos;
   engine.logprobs = request.logprobs;
