@@ -73,15 +73,44 @@ ChatEncoding encoding_of(const GenerateRequest& request) {
   return how;
 }
 
-ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& model, const GenerateRequest& request,
-                                            const ChatEncoding& how) {
+namespace {
+
+// The template that chat_template_kwargs names, as in vLLM, or nothing.
+std::optional<std::string> asked_template(const GenerateRequest& request) {
+  constexpr std::string_view kKey = "chat_template";
+  const std::string& kwargs = request.chat_template_kwargs_json;
+  if (kwargs.find(kKey) == std::string::npos) return std::nullopt;
+  const auto value = parse_json(kwargs);
+  if (!value.ok() || !value->is_object()) return std::nullopt;  // an error of chat_context()
+  const bj::value* name = value->get_object().if_contains(bj::string_view(kKey.data(), kKey.size()));
+  if (name == nullptr || name->is_null()) return std::nullopt;
+  return name->is_string() ? std::string(name->get_string()) : to_json(*name);
+}
+
+ApiResult<const ChatTemplate*> choose_template(const ServedModel& model, const GenerateRequest& request) {
+  if (const auto name = asked_template(request)) {
+    const auto named = model.named_templates.find(*name);
+    if (named != model.named_templates.end()) return named->second;
+    std::string known;
+    for (const auto& [each, chat] : model.named_templates) known += (known.empty() ? "" : ", ") + each;
+    return ApiError::bad_field(
+        "chat_template_kwargs.chat_template",
+        "is none of the templates that model '" + model.name + "' has: " + (known.empty() ? "none" : known));
+  }
   const bool uses_tools = model.tool_template != nullptr && !request.tools_json.empty();
   const ChatTemplate* const chosen = uses_tools ? model.tool_template : model.chat_template;
-  if (chosen == nullptr) {
-    return ApiError::unsupported(
-        "messages", "model '" + model.name + "' has no chat template; POST the prompt to /v1/completions");
-  }
-  const ChatTemplate& chat = *chosen;
+  if (chosen != nullptr) return chosen;
+  return ApiError::unsupported(
+      "messages", "model '" + model.name + "' has no chat template; POST the prompt to /v1/completions");
+}
+
+}  // namespace
+
+ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& model, const GenerateRequest& request,
+                                            const ChatEncoding& how) {
+  const auto chosen = choose_template(model, request);
+  if (!chosen.ok()) return chosen.error();
+  const ChatTemplate& chat = *chosen.value();
   const TextMap marked = marks_of(model);
   std::optional<GenerateRequest> tagged;
   if (how.continue_final_message) tagged = with_final_tag(request);

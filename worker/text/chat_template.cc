@@ -5,7 +5,9 @@
 
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
+#include <filesystem>
 #include <limits>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/regular_file.h"
@@ -92,6 +94,20 @@ StatusOr<std::string> template_source(const bj::value& value, std::string_view w
     if (name == wanted) found = std::move(source);  // the last of a name counts
   }
   return found;
+}
+
+std::vector<std::string> names_in(const bj::value& value) {
+  std::vector<std::string> names;
+  if (value.is_string()) names.emplace_back(kDefaultTemplate);
+  if (value.is_object()) {
+    for (const auto& entry : value.get_object()) names.emplace_back(view(entry.key()));
+  }
+  if (!value.is_array()) return names;
+  for (const bj::value& entry : value.get_array()) {
+    const bj::value* name = entry.is_object() ? entry.get_object().if_contains("name") : nullptr;
+    if (name != nullptr && name->is_string()) names.emplace_back(view(name->get_string()));
+  }
+  return names;
 }
 
 // A template and the file and key it comes from, for errors.
@@ -200,6 +216,27 @@ StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::load(const std::string& mo
   if (!parsed.ok()) return annotate(parsed.status(), source.where);
   (*parsed)->probe();
   return parsed;
+}
+
+std::vector<std::string> ChatTemplate::names(const std::string& model_dir) {
+  constexpr size_t kNamesMax = 64;
+  std::set<std::string> names;
+  std::error_code fault;
+  for (std::filesystem::directory_iterator entry(model_dir + "/additional_chat_templates", fault), end;
+       !fault && entry != end && names.size() < kNamesMax; entry.increment(fault)) {
+    if (entry->path().extension() == ".jinja") names.insert(entry->path().stem().string());
+  }
+  if (path_exists(model_dir + "/chat_template.jinja")) {
+    names.emplace(kDefaultTemplate);
+    return {names.begin(), names.end()};
+  }
+  const auto config = read_json_file(model_dir + "/tokenizer_config.json");
+  const bj::value* field = nullptr;
+  if (config.ok() && config->is_object()) field = config->get_object().if_contains("chat_template");
+  for (const std::string& name : field == nullptr ? std::vector<std::string>() : names_in(*field)) {
+    if (names.size() < kNamesMax && name.find('/') == std::string::npos) names.insert(name);
+  }
+  return {names.begin(), names.end()};
 }
 
 StatusOr<std::string> ChatTemplate::render(const bj::object& context) const {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/api/api.h"
 #include "common/core/status.h"
@@ -40,6 +41,8 @@ class ChatTemplate {
   // kNotFound if the directory has none of that name.
   static StatusOr<std::unique_ptr<ChatTemplate>> load(const std::string& model_dir,
                                                       std::string_view name = kDefaultTemplate);
+  // The names of all that load() finds there, sorted. None for a directory or a field that cannot be read.
+  static std::vector<std::string> names(const std::string& model_dir);
   ~ChatTemplate();
 
   // Every key of `context` (an object) is a template variable; `now` ("YYYY-MM-DD

@@ -14,6 +14,7 @@
 #include "tests/cpu_time.h"
 #include "worker/text/chat_template.h"
 #include "worker/text/tokenizer/tokenizer.h"
+#include "worker/text/tokenizer/tokenizer_class.h"
 #include "worker/text/tokenizer/tokenizer_config.h"
 
 namespace troupe {
@@ -197,6 +198,24 @@ TEST(ModelDirectories, AreWhatTransformersMakesOfThem) {
       EXPECT_EQ((*tokenizer)->encode("Hello, world!", true).value(), ids_of(golden.at("whole")));
     }
   }
+}
+
+TEST(ModelDirectories, ClassesHaveTheirTokens) {
+  for (const auto& entry : fixture().at("classes").get_object()) {
+    const std::string name(entry.key().data(), entry.key().size());
+    for (const char* ending : {"", "Fast"}) {
+      const TokenizerClass* found = find_tokenizer_class(name + ending);
+      ASSERT_NE(found, nullptr) << name;
+      for (size_t i = 0; i < kTokenNames.size(); ++i) {
+        const bj::value* wanted = entry.value().get_object().if_contains(std::string(kTokenNames[i]));
+        EXPECT_EQ(found->tokens[i], wanted == nullptr ? "" : text_of(*wanted))
+            << name << " " << kTokenNames[i];
+      }
+    }
+  }
+  EXPECT_EQ(find_tokenizer_class("PreTrainedTokenizerFast"), nullptr);
+  EXPECT_EQ(find_tokenizer_class(""), nullptr);
+  EXPECT_EQ(find_tokenizer_class(" "), nullptr);
 }
 
 std::string error_of(const std::string& dir) {

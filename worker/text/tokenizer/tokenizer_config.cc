@@ -341,7 +341,11 @@ bj::object TokenizerConfig::variables() const {
 
 std::vector<AddedToken> TokenizerConfig::additions(std::vector<AddedToken>& tokens) const {
   absl::flat_hash_map<std::string, AddedToken*> there;
-  for (AddedToken& token : tokens) there.emplace(token.content, &token);
+  absl::flat_hash_set<int32_t> ids;
+  for (AddedToken& token : tokens) {
+    there.emplace(token.content, &token);
+    ids.insert(token.id);
+  }
   absl::flat_hash_set<std::string_view> names, added;
   for (const NamedToken& other : named) names.insert(other.token.content);
   std::vector<AddedToken> result;
@@ -351,6 +355,7 @@ std::vector<AddedToken> TokenizerConfig::additions(std::vector<AddedToken>& toke
     result.back().special |= is_special;
   };
   for (const AddedToken& token : listed) {
+    if (!lists_flags && ids.contains(token.id)) continue;  // the vocabulary's own file knows better
     add(token, names.contains(token.content));
     const auto known = there.find(token.content);
     if (known == there.end() || !lists_flags) continue;
