@@ -8,7 +8,7 @@
 #include "worker/model/warm_up.h"
 #include "worker/sim_device/sim_text.h"
 #include "worker/sim_load.h"
-#include "worker/text/special_tokens.h"
+#include "worker/text/tokenizer/tokenizer_config.h"
 
 namespace troupe {
 
@@ -39,7 +39,12 @@ Status load_text(const std::string& model_dir, LoadedModel& model) {
   model.token_cache = std::make_unique<TokenCache>();
   TROUPE_ASSIGN_OR_RETURN(model.chat_template, load_template(model_dir, kDefaultTemplate));
   TROUPE_ASSIGN_OR_RETURN(model.tool_template, load_template(model_dir, kToolTemplate));
-  TROUPE_ASSIGN_OR_RETURN(model.served.special_tokens, load_special_tokens(model_dir));
+  for (const std::string& name : ChatTemplate::names(model_dir)) {
+    if (name == kDefaultTemplate || name == kToolTemplate) continue;
+    // One that cannot be read keeps no chat from being served: whoever asks for it learns what there is.
+    if (auto more = load_template(model_dir, name); more.ok()) model.more_templates[name] = *std::move(more);
+  }
+  model.served.special_tokens = model.tokenizer->config().variables();
   return absl::OkStatus();
 }
 
@@ -58,6 +63,9 @@ void describe_served(const WorkerSettings& settings, LoadedModel& model) {
   served.token_cache = model.token_cache.get();
   served.chat_template = model.chat_template.get();
   served.tool_template = model.tool_template.get();
+  for (const auto& [name, chat] : model.more_templates) served.named_templates.emplace(name, chat.get());
+  if (model.chat_template) served.named_templates.emplace(kDefaultTemplate, model.chat_template.get());
+  if (model.tool_template) served.named_templates.emplace(kToolTemplate, model.tool_template.get());
   served.special_tokens_in_content = settings.special_tokens_in_content;
   constexpr int32_t kOpenAiCompletionTokens = 16;
   served.completion_count_default = settings.openai_defaults ? kOpenAiCompletionTokens : 0;

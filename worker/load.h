@@ -3,7 +3,9 @@
 // From settings to the objects a worker is built of: the model directory loaded and checked, and every
 // setting handed to the part it is for.
 
+#include <map>
 #include <memory>
+#include <string>
 
 #include "common/core/log.h"
 #include "common/core/status.h"
@@ -26,8 +28,9 @@ struct LoadedModel {
   std::unique_ptr<StepRunner> runner;
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<TokenCache> token_cache;
-  std::unique_ptr<ChatTemplate> chat_template;  // null where the model has none
-  std::unique_ptr<ChatTemplate> tool_template;  // likewise
+  std::unique_ptr<ChatTemplate> chat_template;                          // null where the model has none
+  std::unique_ptr<ChatTemplate> tool_template;                          // likewise
+  std::map<std::string, std::unique_ptr<ChatTemplate>> more_templates;  // by name
   ServedModel served;
   int32_t block_count = 0;  // of KV memory
   int32_t max_model_len = 0;

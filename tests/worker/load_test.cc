@@ -85,6 +85,43 @@ TEST(LoadModel, TokenizersEosEndsAnswersToo) {
   }
 }
 
+// From additional_chat_templates, or from tokenizer_config.json's list. One that cannot be parsed is not
+// there.
+TEST(LoadModel, RequestsMayNameATemplate) {
+  for (const bool in_file : {true, false}) {
+    const TempDir dir;
+    copy_demo_files(dir, {"config.json", "tokenizer.json"});
+    const std::string rag = "R{{ documents[0].title }}";
+    if (in_file) {
+      dir.write("chat_template.jinja", "D");
+      fs::create_directory(dir.path() + "/additional_chat_templates");
+      dir.write("additional_chat_templates/rag.jinja", rag);
+      dir.write("additional_chat_templates/broken.jinja", "{% if %}");
+    } else {
+      dir.write("tokenizer_config.json", R"({"chat_template":[{"name":"default","template":"D"},)"
+                                         R"({"name":"rag","template":")" +
+                                             rag + R"("}]})");
+    }
+    const auto model = load(dir, LoadFormat::kDummy);
+    ASSERT_TRUE(model.ok()) << model.status();
+    GenerateRequest request;
+    request.messages = {{Role::kUser, "Hi", ""}};
+    const auto text = [&](const std::string& kwargs) {
+      request.chat_template_kwargs_json = kwargs;
+      auto ids = encode_chat(model->served, request);
+      return ids.ok() ? model->tokenizer->decode(*ids, /*skip_special=*/false) : ids.error().message;
+    };
+    EXPECT_EQ(text(""), "D");
+    EXPECT_EQ(text(R"({"chat_template":"rag","documents":[{"title":"T"}]})"), "RT");
+    EXPECT_EQ(text(R"({"chat_template":"default"})"), "D");
+    EXPECT_EQ(text(R"({"chat_template":null})"), "D");
+    for (const char* wrong : {R"({"chat_template":"tool_use"})", R"({"chat_template":5})",
+                              R"({"chat_template":"{{ messages }}"})", R"({"chat_template":"../rag"})"}) {
+      EXPECT_THAT(text(wrong), HasSubstr("has: default, rag")) << wrong;
+    }
+  }
+}
+
 TEST(LoadModel, RequestsWithToolsHaveATemplateOfTheirOwnWhereThereIsOne) {
   for (const bool in_file : {true, false}) {
     const TempDir dir;

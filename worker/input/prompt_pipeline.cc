@@ -73,14 +73,44 @@ ChatEncoding encoding_of(const GenerateRequest& request) {
   return how;
 }
 
-ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& model, const GenerateRequest& request,
-                                            const ChatEncoding& how) {
-  if (model.chat_template == nullptr) {
-    return ApiError::unsupported(
-        "messages", "model '" + model.name + "' has no chat template; POST the prompt to /v1/completions");
+namespace {
+
+// The template that chat_template_kwargs names, as in vLLM, or nothing.
+std::optional<std::string> asked_template(const GenerateRequest& request) {
+  constexpr std::string_view kKey = "chat_template";
+  const std::string& kwargs = request.chat_template_kwargs_json;
+  if (kwargs.find(kKey) == std::string::npos) return std::nullopt;
+  const auto value = parse_json(kwargs);
+  if (!value.ok() || !value->is_object()) return std::nullopt;  // an error of chat_context()
+  const bj::value* name = value->get_object().if_contains(bj::string_view(kKey.data(), kKey.size()));
+  if (name == nullptr || name->is_null()) return std::nullopt;
+  return name->is_string() ? std::string(name->get_string()) : to_json(*name);
+}
+
+ApiResult<const ChatTemplate*> choose_template(const ServedModel& model, const GenerateRequest& request) {
+  if (const auto name = asked_template(request)) {
+    const auto named = model.named_templates.find(*name);
+    if (named != model.named_templates.end()) return named->second;
+    std::string known;
+    for (const auto& [each, chat] : model.named_templates) known += (known.empty() ? "" : ", ") + each;
+    return ApiError::bad_field(
+        "chat_template_kwargs.chat_template",
+        "is none of the templates that model '" + model.name + "' has: " + (known.empty() ? "none" : known));
   }
   const bool uses_tools = model.tool_template != nullptr && !request.tools_json.empty();
-  const ChatTemplate& chat = uses_tools ? *model.tool_template : *model.chat_template;
+  const ChatTemplate* const chosen = uses_tools ? model.tool_template : model.chat_template;
+  if (chosen != nullptr) return chosen;
+  return ApiError::unsupported(
+      "messages", "model '" + model.name + "' has no chat template; POST the prompt to /v1/completions");
+}
+
+}  // namespace
+
+ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& model, const GenerateRequest& request,
+                                            const ChatEncoding& how) {
+  const auto chosen = choose_template(model, request);
+  if (!chosen.ok()) return chosen.error();
+  const ChatTemplate& chat = *chosen.value();
   const TextMap marked = marks_of(model);
   std::optional<GenerateRequest> tagged;
   if (how.continue_final_message) tagged = with_final_tag(request);
@@ -212,6 +242,16 @@ bool continues_text(const ServedModel& model, const GenerateRequest& request,
                                  [&](TokenId id) { return model.tokenizer->is_special(id); });
 }
 
+// A special token has no text that a stop string could be found in: the answer ends at the token itself.
+std::vector<int32_t> special_stops(const ServedModel& model, const GenerateRequest& request) {
+  std::vector<int32_t> ids = request.stop_token_ids;
+  for (const std::string& text : request.stop) {
+    const std::optional<int32_t> id = model.tokenizer->token_to_id(text);
+    if (id && *id < model.config.vocab_size && model.tokenizer->is_special(*id)) ids.push_back(*id);
+  }
+  return ids;
+}
+
 // Makes the engine's request of an encoded prompt.
 std::optional<ApiError> settle(const ServedModel& model, const GenerateRequest& request,
                                std::string_view field, std::vector<TokenId> prompt, uint64_t seed,
@@ -225,7 +265,7 @@ std::optional<ApiError> settle(const ServedModel& model, const GenerateRequest& 
   engine.prompt = std::move(prompt);
   engine.max_new_count = *max_new_count;
   engine.sampling = sampling_of(model.config, request, seed);
-  engine.stop_token_ids = request.stop_token_ids;
+  engine.stop_token_ids = special_stops(model, request);
   engine.stop_strings = request.stop;
   engine.ignore_eos = request.ignore_eos;
   engine.logprobs = request.logprobs;

@@ -5,6 +5,8 @@
 // on a thread of their own (a long prompt takes tens of milliseconds) and tests need none.
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,7 +36,9 @@ struct ServedModel {
   TokenCache* token_cache = nullptr;            // belongs to `tokenizer`; null: no cache
   const ChatTemplate* chat_template = nullptr;  // null: the model has none, chat is refused
   const ChatTemplate* tool_template = nullptr;  // for requests with tools; null: that one, too
-  bj::object special_tokens;                    // bos_token, eos_token, … for the template
+  // All of the model's that a request may ask for, those two among them.
+  std::map<std::string, const ChatTemplate*, std::less<>> named_templates;
+  bj::object special_tokens;  // bos_token, eos_token, … for the template
   ContentTokens special_tokens_in_content = ContentTokens::kText;
   ModelConfig config;
   ApiLimits api;  // limits of a body

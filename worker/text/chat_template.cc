@@ -5,7 +5,9 @@
 
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
+#include <filesystem>
 #include <limits>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/regular_file.h"
@@ -66,20 +68,79 @@ Status to_status(const jinja::JinjaError& error) {
   return invalid_argument(absl::StrCat("line ", error.line, ": ", error.what()));
 }
 
-// Returns the template of that name in a chat_template field: itself ("default"), or a list of {name,
-// template}.
+// Returns the template of that name in a chat_template field: itself ("default"), a list of {name, template},
+// or an object with names as keys. kNotFound if it has none.
 StatusOr<std::string> template_source(const bj::value& value, std::string_view wanted,
                                       const std::string& where) {
-  if (value.is_string() && wanted == kDefaultTemplate) return std::string(view(value.get_string()));
-  if (value.is_string()) return absl::NotFoundError(where + ": there is one alone");
-  if (!value.is_array()) return invalid_argument(where + ": expected a string or a list of {name, template}");
+  const Status missing =
+      absl::NotFoundError(absl::StrCat(where, ": none is named \"", to_absl(wanted), "\""));
+  if (value.is_string()) {
+    return wanted == kDefaultTemplate ? StatusOr<std::string>(std::string(view(value.get_string())))
+                                      : missing;
+  }
+  if (value.is_object()) {
+    const JsonItem templates{&value.get_object(), where};
+    return find_field(templates, wanted) != nullptr ? string_field(templates, wanted) : missing;
+  }
+  if (!value.is_array()) {
+    return invalid_argument(where + ": expected a string, a list of {name, template} or an object, found " +
+                            std::string(json_kind(value)));
+  }
+  StatusOr<std::string> found = missing;
   for (const bj::value& entry : value.get_array()) {
     TROUPE_ASSIGN_OR_RETURN(JsonItem item, json_object(entry, where + "[]"));
     TROUPE_ASSIGN_OR_RETURN(std::string name, string_field(item, "name"));
-    if (name == wanted) return string_field(item, "template");
+    TROUPE_ASSIGN_OR_RETURN(std::string source, string_field(item, "template"));
+    if (name == wanted) found = std::move(source);  // the last of a name counts
   }
-  const std::string why = absl::StrCat(where, ": no entry is named \"", to_absl(wanted), "\"");
-  return wanted == kDefaultTemplate ? invalid_argument(why) : absl::NotFoundError(why);
+  return found;
+}
+
+std::vector<std::string> names_in(const bj::value& value) {
+  std::vector<std::string> names;
+  if (value.is_string()) names.emplace_back(kDefaultTemplate);
+  if (value.is_object()) {
+    for (const auto& entry : value.get_object()) names.emplace_back(view(entry.key()));
+  }
+  if (!value.is_array()) return names;
+  for (const bj::value& entry : value.get_array()) {
+    const bj::value* name = entry.is_object() ? entry.get_object().if_contains("name") : nullptr;
+    if (name != nullptr && name->is_string()) names.emplace_back(view(name->get_string()));
+  }
+  return names;
+}
+
+// A template and the file and key it comes from, for errors.
+struct Source {
+  std::string text, where;
+};
+
+StatusOr<Source> read_template_file(const std::string& path) {
+  TROUPE_ASSIGN_OR_RETURN(std::string text, read_regular_file(path, kTemplateFileBytesMax));
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+  return Source{std::move(text), path};
+}
+
+StatusOr<Source> find_source(const std::string& model_dir, std::string_view name) {
+  const std::string main = model_dir + "/chat_template.jinja";
+  const std::string config = model_dir + "/tokenizer_config.json";
+  const std::string other = absl::StrCat(model_dir, "/additional_chat_templates/", to_absl(name), ".jinja");
+  if (name != kDefaultTemplate && path_exists(other)) return read_template_file(other);
+  // Beside templates in files those of tokenizer_config.json do not count.
+  if (path_exists(main)) {
+    if (name == kDefaultTemplate) return read_template_file(main);
+    return absl::NotFoundError(other + ": not found");
+  }
+  if (!path_exists(config)) {
+    return absl::NotFoundError(model_dir + ": neither chat_template.jinja nor tokenizer_config.json");
+  }
+  TROUPE_ASSIGN_OR_RETURN(bj::value content, read_json_file(config));
+  TROUPE_ASSIGN_OR_RETURN(JsonItem item, json_object(content, config));
+  const bj::value* field = find_field(item, "chat_template");
+  const std::string where = config + ": chat_template";
+  if (field == nullptr) return absl::NotFoundError(where + ": missing");
+  TROUPE_ASSIGN_OR_RETURN(std::string text, template_source(*field, name, where));
+  return Source{std::move(text), where};
 }
 
 StatusOr<bj::value> parse_part(const std::string& json, std::string_view what) {
@@ -150,29 +211,32 @@ const TemplateTraits& ChatTemplate::traits() const {
 
 StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::load(const std::string& model_dir,
                                                            std::string_view name) {
-  std::string path = model_dir + "/chat_template.jinja";
-  if (name != kDefaultTemplate)
-    path = absl::StrCat(model_dir, "/additional_chat_templates/", to_absl(name), ".jinja");
-  std::string where = path;
-  std::string source;
-  if (path_exists(path)) {
-    TROUPE_ASSIGN_OR_RETURN(source, read_regular_file(path, kTemplateFileBytesMax));
-    if (source.starts_with(kByteOrderMark)) source.erase(0, kByteOrderMark.size());
-  } else {
-    path = model_dir + "/tokenizer_config.json";
-    if (!path_exists(path))
-      return absl::NotFoundError(model_dir + ": neither chat_template.jinja nor tokenizer_config.json");
-    TROUPE_ASSIGN_OR_RETURN(bj::value config, read_json_file(path));
-    TROUPE_ASSIGN_OR_RETURN(JsonItem item, json_object(config, path));
-    const bj::value* field = find_field(item, "chat_template");
-    where = path + ": chat_template";
-    if (field == nullptr) return absl::NotFoundError(where + ": missing");
-    TROUPE_ASSIGN_OR_RETURN(source, template_source(*field, name, where));
-  }
-  StatusOr<std::unique_ptr<ChatTemplate>> parsed = parse(source);
-  if (!parsed.ok()) return annotate(parsed.status(), where);
+  TROUPE_ASSIGN_OR_RETURN(const Source source, find_source(model_dir, name));
+  StatusOr<std::unique_ptr<ChatTemplate>> parsed = parse(source.text);
+  if (!parsed.ok()) return annotate(parsed.status(), source.where);
   (*parsed)->probe();
   return parsed;
+}
+
+std::vector<std::string> ChatTemplate::names(const std::string& model_dir) {
+  constexpr size_t kNamesMax = 64;
+  std::set<std::string> names;
+  std::error_code fault;
+  for (std::filesystem::directory_iterator entry(model_dir + "/additional_chat_templates", fault), end;
+       !fault && entry != end && names.size() < kNamesMax; entry.increment(fault)) {
+    if (entry->path().extension() == ".jinja") names.insert(entry->path().stem().string());
+  }
+  if (path_exists(model_dir + "/chat_template.jinja")) {
+    names.emplace(kDefaultTemplate);
+    return {names.begin(), names.end()};
+  }
+  const auto config = read_json_file(model_dir + "/tokenizer_config.json");
+  const bj::value* field = nullptr;
+  if (config.ok() && config->is_object()) field = config->get_object().if_contains("chat_template");
+  for (const std::string& name : field == nullptr ? std::vector<std::string>() : names_in(*field)) {
+    if (names.size() < kNamesMax && name.find('/') == std::string::npos) names.insert(name);
+  }
+  return {names.begin(), names.end()};
 }
 
 StatusOr<std::string> ChatTemplate::render(const bj::object& context) const {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/api/api.h"
 #include "common/core/status.h"
@@ -35,11 +36,13 @@ class ChatTemplate {
   // Errors name the line and what was expected.
   static StatusOr<std::unique_ptr<ChatTemplate>> parse(std::string_view source);
   static StatusOr<std::unique_ptr<ChatTemplate>> parse(std::string_view source, const Limits& limits);
-  // Reads chat_template.jinja (another than the default: additional_chat_templates/NAME.jinja), else
-  // tokenizer_config.json's chat_template (a string, or a list of named ones). kNotFound if the directory has
-  // neither.
+  // Reads chat_template.jinja (another than the default: additional_chat_templates/NAME.jinja), or, without
+  // that file, tokenizer_config.json's chat_template (a string, or named ones: a list or an object).
+  // kNotFound if the directory has none of that name.
   static StatusOr<std::unique_ptr<ChatTemplate>> load(const std::string& model_dir,
                                                       std::string_view name = kDefaultTemplate);
+  // The names of all that load() finds there, sorted. None for a directory or a field that cannot be read.
+  static std::vector<std::string> names(const std::string& model_dir);
   ~ChatTemplate();
 
   // Every key of `context` (an object) is a template variable; `now` ("YYYY-MM-DD
@@ -55,8 +58,8 @@ class ChatTemplate {
   std::unique_ptr<Impl> impl_;
 };
 
-// Builds the context of a chat request: messages, tools, add_generation_prompt, bos_token/eos_token/… from
-// tokenizer_config.json (`special_tokens`), chat_template_kwargs on top, which replace neither messages nor
+// Builds the context of a chat request: messages, tools, add_generation_prompt, bos_token/eos_token/… of
+// the tokenizer (`special_tokens`), chat_template_kwargs on top, which replace neither messages nor
 // tools. `map` is applied to the messages' texts.
 StatusOr<bj::object> chat_context(const GenerateRequest& request, const bj::object& special_tokens,
                                   bool add_generation_prompt = true, const TemplateTraits& traits = {},

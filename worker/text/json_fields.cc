@@ -26,7 +26,8 @@ const bj::value* find_field(const JsonItem& item, std::string_view key) {
 }
 
 std::string field_path(const JsonItem& item, std::string_view key) {
-  return item.where.empty() ? std::string(key) : absl::StrCat(item.where, ".", to_absl(key));
+  const bool is_file = item.where.empty() || item.where.ends_with(": ");
+  return absl::StrCat(item.where, is_file ? "" : ".", to_absl(key));
 }
 
 std::string_view json_kind(const bj::value& value) {

@@ -13,7 +13,7 @@
 
 namespace troupe {
 
-// An object, and its path for errors.
+// An object, and its path for errors; a file's ends with ": ".
 struct JsonItem {
   const bj::object* object = nullptr;
   std::string where;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string>
 
-#include "worker/text/special_tokens.h"
+#include "worker/text/tokenizer/tokenizer_config.h"
 
 namespace troupe::text_in_test {
 
@@ -25,7 +25,7 @@ class TextIn : public ::testing::Test {
     model.name = "demo-model";
     model.tokenizer = tokenizer.get();
     model.chat_template = chat_template.get();
-    model.special_tokens = std::move(load_special_tokens(kModelDir)).value();
+    model.special_tokens = tokenizer->config().variables();
     model.config = std::move(load_model_config(kModelDir)).value();
     model.total_count_max = 64;
     model.prompt_bytes_max = prompt_bytes_bound(*tokenizer, 64);
@@ -55,6 +55,22 @@ TEST_F(TextIn, RendersChatAndEncodesItsSpecialTokens) {
   EXPECT_EQ(tokenizer->decode(prepared->engine.prompt, /*skip_special=*/false),
             "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
   EXPECT_TRUE(tokenizer->is_special(prepared->engine.prompt.front()));
+}
+
+TEST_F(TextIn, AStopStringThatIsASpecialTokenIsAStopToken) {
+  const int32_t begin = tokenizer->token_to_id("<|im_start|>").value();
+  auto prepared = chat(R"(,"stop":["<|im_start|>","<|im_","Hi"],"stop_token_ids":[50])");
+  ASSERT_TRUE(prepared.ok()) << prepared.error().message;
+  EXPECT_EQ(prepared->engine.stop_token_ids, (std::vector<int32_t>{50, begin}));
+  EXPECT_EQ(prepared->engine.stop_strings.size(), 3u);
+}
+
+// Templates may be there for one kind of request alone.
+TEST_F(TextIn, ARequestWithoutATemplateOfItsKindIsRefused) {
+  model.tool_template = chat_template.get();
+  model.chat_template = nullptr;
+  EXPECT_TRUE(chat(R"(,"tools":[{}])").ok());
+  EXPECT_NE(chat("").error().message.find("has no chat template"), std::string::npos);
 }
 
 TEST_F(TextIn, SpecialTokensInAMessageAreText) {

@@ -15,8 +15,8 @@
 
 #include "common/json/json.h"
 #include "tests/cpu_time.h"
-#include "worker/text/special_tokens.h"
 #include "worker/text/subcommands.h"
+#include "worker/text/tokenizer/tokenizer_config.h"
 
 namespace troupe {
 namespace chat_template_test {
@@ -49,11 +49,12 @@ TEST(ChatTemplate, WritesTheDemoModelsChatMl) {
   ASSERT_TRUE(chat.ok()) << chat.status();
   GenerateRequest request;
   request.messages = {{Role::kSystem, "Du bist Newton.", ""}, {Role::kUser, " Hallo\n", ""}};
-  auto special = load_special_tokens(TROUPE_SOURCE_DIR "/configs/demo-model");
-  ASSERT_TRUE(special.ok()) << special.status();
-  EXPECT_EQ(special->at("eos_token").get_string(), "<|im_end|>");
-  EXPECT_FALSE(special->contains("bos_token"));
-  EXPECT_EQ(*(*chat)->render(*chat_context(request, *special)),
+  auto config = TokenizerConfig::read(TROUPE_SOURCE_DIR "/configs/demo-model", {});
+  ASSERT_TRUE(config.ok()) << config.status();
+  const bj::object special = config->variables();
+  EXPECT_EQ(special.at("eos_token").get_string(), "<|im_end|>");
+  EXPECT_FALSE(special.contains("bos_token"));
+  EXPECT_EQ(*(*chat)->render(*chat_context(request, special)),
             "<|im_start|>system\nDu bist Newton.<|im_end|>\n<|im_start|>user\n "
             "Hallo\n<|im_end|>\n<|im_start|>assistant\n");
 }
@@ -126,7 +127,7 @@ TEST(ChatTemplate, LoadsTemplateFromEitherFile) {
   auto load = [&] { return *(*ChatTemplate::load(dir.string()))->render({}); };
   write("tokenizer_config.json", R"({"bos_token": {"content": "<b>"}})");
   EXPECT_EQ(ChatTemplate::load(dir.string()).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(load_special_tokens(dir.string())->at("bos_token").get_string(), "<b>");
+  EXPECT_EQ(TokenizerConfig::read(dir.string(), {})->named_text("bos_token"), "<b>");
   write("tokenizer_config.json",
         R"({"chat_template": [{"name": "rag", "template": "R"}, {"name": "default", "template": "D"}]})");
   EXPECT_EQ(load(), "D");

@@ -35,31 +35,31 @@ StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::load(const std::string& model_di
   std::string model_path = model_dir + "/tokenizer.model";
   if (path_exists(json_path)) {
     TROUPE_ASSIGN_OR_RETURN(bj::value root, read_json_file(json_path));
-    return wrap(load_json_tokenizer(root), json_path);
+    TROUPE_ASSIGN_OR_RETURN(TokenizerConfig config, TokenizerConfig::read(model_dir, root));
+    return wrap(load_json_tokenizer(root, std::move(config)), json_path);
   }
   if (!path_exists(model_path)) {
     return absl::NotFoundError(
         absl::StrCat(json_path, ": not found, and no tokenizer.model beside it: one of the two is needed"));
   }
   TROUPE_ASSIGN_OR_RETURN(std::string model, read_model_file(model_path));
-  TROUPE_ASSIGN_OR_RETURN(SpmConfig config, SpmConfig::read(model_dir));
-  return wrap(load_spm_tokenizer(model, config), model_path);
+  TROUPE_ASSIGN_OR_RETURN(TokenizerConfig config, TokenizerConfig::read(model_dir, bj::value()));
+  return wrap(load_spm_tokenizer(model, std::move(config)), model_path);
 }
 
 StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::from_json(std::string_view json, std::string_view file_name) {
   StatusOr<bj::value> root = parse_json(json);
   if (!root.ok()) return annotate(root.status(), file_name);
-  return wrap(load_json_tokenizer(*root), file_name);
+  return wrap(load_json_tokenizer(*root, TokenizerConfig()), file_name);
 }
 
 StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::from_sentencepiece(std::string_view model,
                                                                    const bj::object& config,
                                                                    std::string_view file_name) {
-  SpmConfig spm_config;
-  if (!config.empty()) {
-    TROUPE_ASSIGN_OR_RETURN(spm_config, SpmConfig::load(config, "tokenizer_config.json"));
-  }
-  return wrap(load_spm_tokenizer(model, spm_config), file_name);
+  TokenizerFiles files;
+  if (!config.empty()) files.config = config;
+  TROUPE_ASSIGN_OR_RETURN(TokenizerConfig loaded, TokenizerConfig::load(files, bj::value()));
+  return wrap(load_spm_tokenizer(model, std::move(loaded)), file_name);
 }
 
 StatusOr<std::vector<int32_t>> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
@@ -96,6 +96,10 @@ std::string Tokenizer::decode(const std::vector<int32_t>& ids, bool skip_special
   std::string text;
   for (int32_t id : ids) text += tokens->push(id);
   return text + tokens->finish();
+}
+
+const TokenizerConfig& Tokenizer::config() const {
+  return impl_->config;
 }
 
 int32_t Tokenizer::vocab_size() const {

@@ -17,6 +17,7 @@
 namespace troupe {
 
 class TokenCache;
+struct TokenizerConfig;
 
 // Converts ids to text one by one. The outputs of push() and finish() together equal decode() of all ids. Not
 // thread-safe; one a text.
@@ -39,8 +40,8 @@ struct EncodeOptions {
 
 class Tokenizer {
  public:
-  // Reads <dir>/tokenizer.json or, without one, <dir>/tokenizer.model with the special tokens of
-  // <dir>/tokenizer_config.json and added_tokens.json. Errors name file, component and reason.
+  // Reads <dir>/tokenizer.json or, without one, <dir>/tokenizer.model, and the files beside it
+  // (tokenizer_config.h). Errors name file, component and reason.
   static StatusOr<std::unique_ptr<Tokenizer>> load(const std::string& model_dir);
   // Reads tokenizer.json's text (tests, fuzzing).
   static StatusOr<std::unique_ptr<Tokenizer>> from_json(std::string_view json, std::string_view file_name);
@@ -68,6 +69,7 @@ class Tokenizer {
   // their beginning is kept. The tokenizer must outlive the stream.
   std::unique_ptr<TokenStream> stream(bool skip_special, bool at_start = true) const;
 
+  const TokenizerConfig& config() const;
   int32_t vocab_size() const;  // highest id + 1
   bool is_special(int32_t id) const;
   std::optional<int32_t> token_to_id(std::string_view token) const;

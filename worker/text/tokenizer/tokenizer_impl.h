@@ -4,9 +4,9 @@
 // Tokenizer, and the tables both fill.
 
 #include "worker/text/tokenizer/added_tokens.h"
-#include "worker/text/tokenizer/spm_config.h"
 #include "worker/text/tokenizer/token_cache.h"
 #include "worker/text/tokenizer/tokenizer.h"
+#include "worker/text/tokenizer/tokenizer_config.h"
 
 namespace troupe {
 
@@ -18,6 +18,7 @@ struct Tokenizer::Impl {
   virtual std::unique_ptr<TokenStream> stream(bool skip_special, bool at_start) const = 0;
   virtual std::optional<int32_t> token_to_id(std::string_view token) const = 0;
 
+  TokenizerConfig config;               // with all extra tokens
   std::vector<std::string> bytes;       // by id: Tokenizer::token_bytes
   std::vector<std::string_view> texts;  // by id: Tokenizer::token_text, views into the files' data
   std::vector<bool> special;            // by id
@@ -25,8 +26,7 @@ struct Tokenizer::Impl {
 };
 
 // Errors name the component, not the file.
-StatusOr<std::unique_ptr<Tokenizer::Impl>> load_json_tokenizer(const bj::value& root);
-StatusOr<std::unique_ptr<Tokenizer::Impl>> load_spm_tokenizer(std::string_view model,
-                                                              const SpmConfig& config);
+StatusOr<std::unique_ptr<Tokenizer::Impl>> load_json_tokenizer(const bj::value& root, TokenizerConfig config);
+StatusOr<std::unique_ptr<Tokenizer::Impl>> load_spm_tokenizer(std::string_view model, TokenizerConfig config);
 
 }  // namespace troupe

@@ -35,7 +35,7 @@ const bj::value& field_or_null(const JsonItem& item, std::string_view key) {
 }
 
 struct JsonTokenizer final : Tokenizer::Impl {
-  Status load(const JsonItem& root);
+  Status load(const JsonItem& root, TokenizerConfig given);
   Status encode(std::string_view text, const EncodeOptions& options,
                 std::vector<int32_t>& ids) const override;
   std::unique_ptr<TokenStream> stream(bool skip_special, bool at_start) const override;
@@ -106,7 +106,8 @@ class JsonStream final : public TokenStream {
   Decoder::Stream text_;
 };
 
-Status JsonTokenizer::load(const JsonItem& root) {
+Status JsonTokenizer::load(const JsonItem& root, TokenizerConfig given) {
+  config = std::move(given);
   // "truncation" and "padding" are settings of the training script, not of the model: Transformers switches
   // both off before encoding, so they are ignored here.
   TROUPE_ASSIGN_OR_RETURN(normalizer, Normalizer::load(field_or_null(root, "normalizer"), "normalizer"));
@@ -118,6 +119,8 @@ Status JsonTokenizer::load(const JsonItem& root) {
                           PostProcessor::load(field_or_null(root, "post_processor"), "post_processor"));
   TROUPE_ASSIGN_OR_RETURN(decoder, Decoder::load(field_or_null(root, "decoder"), "decoder"));
   TROUPE_RETURN_IF_ERROR(check_added());
+  config.add_to(
+      added, [&](const std::string& token) { return model->token_to_id(token); }, model->ids_end());
   for (const AddedToken& token : added) added_ids.emplace(token.content, token.id);
   TROUPE_RETURN_IF_ERROR(build_matchers());
   index_ids();
@@ -195,6 +198,7 @@ Status JsonTokenizer::build_matchers() {
     NormalizedText content{token.content};
     if (token.normalized) TROUPE_RETURN_IF_ERROR(normalizer.apply(content, matcher));
     added_contents.push_back(content.text);
+    if (token.special && config.splits_special) continue;
     groups[token.normalized ? 1 : 0].push_back(&token);
     contents[token.normalized ? 1 : 0].push_back(std::move(content.text));
     if (token.special) specials.push_back(&token);
@@ -319,10 +323,11 @@ std::optional<int32_t> JsonTokenizer::token_to_id(std::string_view token) const 
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Tokenizer::Impl>> load_json_tokenizer(const bj::value& root) {
+StatusOr<std::unique_ptr<Tokenizer::Impl>> load_json_tokenizer(const bj::value& root,
+                                                               TokenizerConfig config) {
   TROUPE_ASSIGN_OR_RETURN(JsonItem item, json_object(root, ""));
   auto tokenizer = std::make_unique<JsonTokenizer>();
-  TROUPE_RETURN_IF_ERROR(tokenizer->load(item));
+  TROUPE_RETURN_IF_ERROR(tokenizer->load(item, std::move(config)));
   return std::unique_ptr<Tokenizer::Impl>(std::move(tokenizer));
 }
 

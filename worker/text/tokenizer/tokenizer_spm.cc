@@ -25,28 +25,37 @@ constexpr uint8_t kStretch = 0, kLaterPart = 1;
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 struct SpmTokenizer final : Tokenizer::Impl {
-  Status load(std::string_view model_bytes, const SpmConfig& given);
+  Status load(std::string_view model_bytes, TokenizerConfig given);
   Status encode(std::string_view text, const EncodeOptions& options,
                 std::vector<int32_t>& ids) const override;
   std::unique_ptr<TokenStream> stream(bool skip_special, bool at_start) const override;
   std::optional<int32_t> token_to_id(std::string_view token) const override;
 
   Status load_encoders(std::string_view model_bytes);
+  void take_pieces();
   Status resolve_added();
   void index_ids();
-  StatusOr<std::optional<int32_t>> around(const std::optional<std::string>& content) const;
+  StatusOr<std::optional<int32_t>> around(bool is_added, std::string_view name, std::string_view usual) const;
   Status encode_stretch(std::string_view stretch, bool at_start, std::vector<int32_t>& ids) const;
   Status encode_later(std::string_view part, std::vector<int32_t>& ids) const;
   Status encode_open(std::string_view stretch, bool at_start, TokenCache& cache,
                      std::vector<int32_t>& ids) const;
 
   SpmModel model;
-  SpmConfig config;
+  // Searched in the text before SentencePiece sees it.
+  std::vector<AddedToken> added;
+  // Transformers' treatments of the text between two special tokens. Legacy: each stretch is a separate text
+  // with the model's leading space. Otherwise only the beginning of the text gets one. Where that is not the
+  // library's own doing, a stretch that begins with a space gets none.
+  bool by_library() const { return is_legacy && !config.is_llama; }
+  bool is_legacy = true;
+  bool adds_prefix_space = true;
+  int32_t ids_end = 0;  // of the ids that a file gives
   absl::flat_hash_map<std::string, int32_t> ids_by_token;
   absl::flat_hash_map<int32_t, const AddedToken*> added_by_id;
   std::unique_ptr<AddedTokenMatcher> matcher;
   std::unique_ptr<SpmEncoder> encoder;        // with the model's own settings
-  std::unique_ptr<SpmEncoder> plain_encoder;  // without the leading space; null for legacy
+  std::unique_ptr<SpmEncoder> plain_encoder;  // without the leading space; null by_library()
   bool has_word_cuts = false;
   std::optional<int32_t> bos_id;
   std::optional<int32_t> eos_id;
@@ -133,31 +142,47 @@ class SpmStream final : public TokenStream {
 Status SpmTokenizer::load_encoders(std::string_view model_bytes) {
   std::string error;
   encoder = SpmEncoder::load(model_bytes, error);
-  if (encoder != nullptr && !config.legacy) {
+  if (encoder != nullptr && !by_library()) {
     plain_encoder = SpmEncoder::load(without_dummy_prefix(model_bytes), error);
   }
-  bool missing = encoder == nullptr || (plain_encoder == nullptr && !config.legacy);
+  bool missing = encoder == nullptr || (plain_encoder == nullptr && !by_library());
   return missing ? invalid_argument("SentencePiece refuses the model: " + error) : Status();
 }
 
-// Assigns ids to added tokens, and finds those without an id in any file.
+// Without a list of the directory's, the model's own special pieces are tokens to be searched. (The library
+// finds user-defined pieces itself; the classes with tokens of their own look for them first.)
+void SpmTokenizer::take_pieces() {
+  if (!config.has_config || config.lists_extra) return;
+  config.extra.clear();
+  for (const SpmPiece& piece : model.pieces) {
+    const bool is_control = piece.type == SpmPiece::Type::kControl;
+    if (!is_control && (config.is_generic || piece.type != SpmPiece::Type::kUserDefined)) continue;
+    AddedToken token;
+    token.id = -1;
+    token.content = piece.text;
+    token.special = is_control;
+    config.extra.push_back(std::move(token));
+  }
+}
+
+// Gives the added tokens their ids: the model's, the files', or the next ones.
 Status SpmTokenizer::resolve_added() {
   for (size_t id = 0; id < model.pieces.size(); ++id) {
     ids_by_token.emplace(model.pieces[id].text, static_cast<int32_t>(id));
   }
-  // A token unknown to the model and the other files (a pad token without an id) never occurs.
-  std::erase_if(config.added, [&](const AddedToken& token) {
-    return token.id < 0 && !ids_by_token.contains(token.content);
-  });
+  ids_end = static_cast<int32_t>(model.pieces.size());
+  added = config.listed;
+  for (const AddedToken& token : added) ids_end = std::max(ids_end, token.id + 1);
+  const auto id_of = [&](const std::string& token) { return token_to_id(token); };
+  config.add_to(added, id_of, ids_end);
   std::vector<const AddedToken*> tokens;
-  for (AddedToken& token : config.added) {
-    if (token.id < 0) token.id = ids_by_token.at(token.content);
+  for (const AddedToken& token : added) {
     if (!added_by_id.emplace(token.id, &token).second) {
       return invalid_argument(absl::StrCat("added token \"", token.content, "\": id ", token.id,
                                            " is that of \"", added_by_id[token.id]->content, "\" already"));
     }
     ids_by_token[token.content] = token.id;
-    tokens.push_back(&token);
+    if (!token.special || !config.splits_special) tokens.push_back(&token);
   }
   matcher = std::make_unique<AddedTokenMatcher>(tokens);
   std::erase_if(tokens, [](const AddedToken* token) { return !token->special; });
@@ -170,7 +195,7 @@ void SpmTokenizer::index_ids() {
   for (const SpmPiece& piece : model.pieces) cuts.see(piece.text);
   has_word_cuts = cuts.ok() && model.is_bpe && model.charsmap.empty() && !model.remove_extra_whitespaces;
   size_t count = model.pieces.size();
-  for (const AddedToken& token : config.added) count = std::max(count, static_cast<size_t>(token.id) + 1);
+  for (const AddedToken& token : added) count = std::max(count, static_cast<size_t>(token.id) + 1);
   bytes.resize(count);
   texts.resize(count);
   special.resize(count);
@@ -186,29 +211,35 @@ void SpmTokenizer::index_ids() {
       bytes[id] = absl::StrReplaceAll(piece.text, {{to_absl(kSpaceSymbol), " "}});
     }
   }
-  for (const AddedToken& token : config.added) {
+  for (const AddedToken& token : added) {
     bytes[static_cast<size_t>(token.id)] = token.content;
     texts[static_cast<size_t>(token.id)] = token.content;
     special[static_cast<size_t>(token.id)] = token.special;
   }
 }
 
-StatusOr<std::optional<int32_t>> SpmTokenizer::around(const std::optional<std::string>& content) const {
-  if (!content.has_value()) return std::optional<int32_t>();
-  std::optional<int32_t> id = token_to_id(*content);
-  if (id.has_value()) return id;
-  return invalid_argument(absl::StrCat("tokenizer_config.json puts \"", *content,
+// The id of a named token that goes around every text.
+StatusOr<std::optional<int32_t>> SpmTokenizer::around(bool is_added, std::string_view name,
+                                                      std::string_view usual) const {
+  if (!is_added) return std::optional<int32_t>();
+  const std::string content = config.named_text(name).value_or(std::string(usual));
+  const std::optional<int32_t> id = token_to_id(content);
+  if (id && *id < ids_end) return id;
+  return invalid_argument(absl::StrCat("tokenizer_config.json puts \"", content,
                                        "\" around every text, but no file gives it an id"));
 }
 
-Status SpmTokenizer::load(std::string_view model_bytes, const SpmConfig& given) {
-  config = given;
+Status SpmTokenizer::load(std::string_view model_bytes, TokenizerConfig given) {
+  config = std::move(given);
+  is_legacy = config.is_legacy.value_or(true);
   TROUPE_ASSIGN_OR_RETURN(model, SpmModel::parse(model_bytes));
+  adds_prefix_space = config.is_llama ? config.adds_prefix_space.value_or(true) : model.add_dummy_prefix;
   TROUPE_RETURN_IF_ERROR(load_encoders(model_bytes));
+  take_pieces();
   TROUPE_RETURN_IF_ERROR(resolve_added());
   index_ids();
-  TROUPE_ASSIGN_OR_RETURN(bos_id, around(config.bos));
-  TROUPE_ASSIGN_OR_RETURN(eos_id, around(config.eos));
+  TROUPE_ASSIGN_OR_RETURN(bos_id, around(config.adds_bos.value_or(false), "bos_token", "<s>"));
+  TROUPE_ASSIGN_OR_RETURN(eos_id, around(config.adds_eos.value_or(false), "eos_token", "</s>"));
   return {};
 }
 
@@ -216,9 +247,10 @@ Status SpmTokenizer::encode_stretch(std::string_view stretch, bool at_start,
                                     std::vector<int32_t>& ids) const {
   std::string error;
   bool ok = false;
-  if (config.legacy) {
+  const bool has_space = stretch.starts_with(' ') || stretch.starts_with(kSpaceSymbol);
+  if (by_library()) {
     ok = encoder->encode(stretch, ids, error);
-  } else if (at_start && config.add_prefix_space) {
+  } else if ((is_legacy || at_start) && adds_prefix_space && !has_space) {
     ok = plain_encoder->encode(absl::StrCat(to_absl(kSpaceSymbol), to_absl(stretch)), ids, error);
   } else {
     ok = plain_encoder->encode(stretch, ids, error);
@@ -229,7 +261,7 @@ Status SpmTokenizer::encode_stretch(std::string_view stretch, bool at_start,
 // Encodes a part that begins with a space and follows another part: neither the text's nor
 // the stretch's first.
 Status SpmTokenizer::encode_later(std::string_view part, std::vector<int32_t>& ids) const {
-  if (!config.legacy || !model.add_dummy_prefix) return encode_stretch(part, /*at_start=*/false, ids);
+  if (!by_library() || !model.add_dummy_prefix) return encode_stretch(part, /*at_start=*/false, ids);
   part.remove_prefix(1);  // the library adds one there
   return encode_stretch(part, /*at_start=*/false, ids);
 }
@@ -286,9 +318,9 @@ std::optional<int32_t> SpmTokenizer::token_to_id(std::string_view token) const {
 }  // namespace
 
 StatusOr<std::unique_ptr<Tokenizer::Impl>> load_spm_tokenizer(std::string_view model,
-                                                              const SpmConfig& config) {
+                                                              TokenizerConfig config) {
   auto tokenizer = std::make_unique<SpmTokenizer>();
-  TROUPE_RETURN_IF_ERROR(tokenizer->load(model, config));
+  TROUPE_RETURN_IF_ERROR(tokenizer->load(model, std::move(config)));
   return std::unique_ptr<Tokenizer::Impl>(std::move(tokenizer));
 }
 

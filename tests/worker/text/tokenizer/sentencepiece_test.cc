@@ -51,7 +51,7 @@ std::string tokens_of(const Tokenizer& tokenizer, std::string_view text, bool ad
 }
 
 constexpr const char* kLlama =
-    R"({"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>", "unk_token": "<unk>",
+    R"({"tokenizer_class": "LlamaTokenizer", "legacy": true, "bos_token": "<s>", "unk_token": "<unk>",
     "eos_token": {"content": "</s>", "lstrip": false}, "pad_token": "<nobody knows it>"})";
 
 TEST(SentencePiece, TreatsSpecialStringsAsTextWithoutAConfig) {
@@ -66,7 +66,7 @@ TEST(SentencePiece, TreatsSpecialStringsAsTextWithoutAConfig) {
 
 TEST(SentencePiece, SplitsSpecialStringsNamedInTheConfig) {
   auto tokenizer = load(fixture("bpe.model"), kLlama);
-  EXPECT_EQ(tokens_of(*tokenizer, "<s>a</s> b"), "#1| a|#2|  |b");
+  EXPECT_EQ(tokens_of(*tokenizer, "<s>a</s> b"), "#1| a|#2| b");
   EXPECT_EQ(tokens_of(*tokenizer, "a", /*add_special=*/true), "#1| a");
   // Only the beginning of the text loses its space, as in Transformers.
   EXPECT_EQ(tokenizer->decode({1, *tokenizer->token_to_id("▁a"), 2}, false), "<s> a</s>");
@@ -106,7 +106,8 @@ TEST(SentencePiece, ReadsDirectoryAndPrefersTokenizerJson) {
   EXPECT_EQ(tokens_of(**tokenizer, "<s><nobody knows it>"), "#1|#3000");
   write("added_tokens.json", R"({"<x>": -1})");
   EXPECT_THAT(std::string(Tokenizer::load(folder).status().message()),
-              HasSubstr("added_tokens.json.<x>: expected a token id"));
+              HasSubstr("added_tokens.json: <x>: expected a token id"));
+  write("added_tokens.json", "{}");
   write("tokenizer.json", fixture("bytes.json"));
   tokenizer = Tokenizer::load(folder);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
@@ -119,7 +120,8 @@ TEST(SentencePiece, NamesFaultsOfTheConfig) {
   EXPECT_THAT(error_of(model, R"({"added_tokens_decoder": {"x": {"content": "a"}}})"),
               HasSubstr("tokenizer_config.json: added_tokens_decoder.x: expected a token id"));
   EXPECT_THAT(error_of(model, R"({"bos_token": 1})"),
-              HasSubstr("bos_token: expected an object, found a number"));
+              HasSubstr("tokenizer_config.json: bos_token: expected a string or an object with \"content\", "
+                        "found a number"));
   EXPECT_THAT(error_of(model, R"({"legacy": "no"})"), HasSubstr("legacy: expected true or false"));
   EXPECT_THAT(
       error_of(model, R"({"added_tokens_decoder": {"5": {"content": "<a>"}, "05": {"content": "<b>"}}})"),
