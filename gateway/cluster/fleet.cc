@@ -165,7 +165,8 @@ std::unique_ptr<HttpClient> Fleet::make_client(const Upstream& upstream) {
 }
 
 // A worker that is new in its slot, or reached otherwise from now on.
-void Fleet::connect(const route::NodeRegistry::Added& added, Upstream upstream) {
+// Returns whether it is of another kind from now on, and what it told as the last kind is forgotten.
+bool Fleet::connect(const route::NodeRegistry::Added& added, Upstream upstream) {
   if (added.replaces) {
     gauges_.take(added.node);
     workers_[added.node] = {};
@@ -177,10 +178,9 @@ void Fleet::connect(const route::NodeRegistry::Added& added, Upstream upstream) 
   const bool another_kind = worker.client != nullptr && worker.upstream.kind != upstream.kind;
   worker.client = make_client(upstream);
   worker.upstream = std::move(upstream);
-  if (!another_kind) return;
-  worker.load.reset();
-  worker.heartbeats = false;
-  if (member(added.node)) perform(registry_.set_service(added.node, service_of(worker.models, false)));
+  if (another_kind) worker.load.reset();
+  worker.heartbeats = worker.heartbeats && !another_kind;
+  return another_kind;
 }
 
 StatusOr<NodeIndex> Fleet::add(Upstream upstream, bool comes_back) {
@@ -189,9 +189,12 @@ StatusOr<NodeIndex> Fleet::add(Upstream upstream, bool comes_back) {
     upstream = *configured;
   TROUPE_ASSIGN_OR_RETURN(const route::NodeRegistry::Added added,
                           registry_.add(new_node(upstream), comes_back));
-  if (added.connect || !workers_[added.node].upstream.same_as(upstream)) connect(added, std::move(upstream));
+  const bool connects = added.connect || !workers_[added.node].upstream.same_as(upstream);
+  const bool another_kind = connects && connect(added, std::move(upstream));
   log_.info("worker_added", {{"worker", id(added.node)}});
   perform(added.actions);
+  if (another_kind && member(added.node))
+    perform(registry_.set_service(added.node, service_of(workers_[added.node].models, false)));
   return added.node;
 }
 

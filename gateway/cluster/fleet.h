@@ -176,7 +176,7 @@ class Fleet {
   void perform(const route::NodeActions& actions, std::string_view why = "");
   void tell(const route::NodeAction& action, std::string_view why) const;
   std::unique_ptr<HttpClient> make_client(const Upstream& upstream);
-  void connect(const route::NodeRegistry::Added& added, Upstream upstream);
+  bool connect(const route::NodeRegistry::Added& added, Upstream upstream);
 
   FleetOptions options_;
   const Executor executor_;
