@@ -239,7 +239,7 @@ void GossipRounds::greet(const Hash128& sender, TimePoint now) {
 }
 
 void GossipRounds::forget_silent(TimePoint now) {
-  absl::erase_if(senders_, [&](const auto& entry) {
+  std::erase_if(senders_, [&](const auto& entry) {
     const bool silent = now > entry.second.heard_at + rules_.forget_after;
     if (silent) router_.forget_gateway(entry.second.number);
     return silent;

@@ -22,7 +22,6 @@
 //
 // Not thread-safe.
 
-#include <absl/container/flat_hash_map.h>
 #include <absl/container/flat_hash_set.h>
 
 #include <cstdint>
@@ -110,7 +109,7 @@ class GossipRounds {
  private:
   struct PeerState {
     std::vector<Placement> placements;
-    absl::flat_hash_map<NodeIndex, PeerLoad> ledger;
+    std::map<NodeIndex, PeerLoad> ledger;  // by node: a receiver's roundings must not hang on a hash
     // The message on its way.
     bool under_way = false;
     std::vector<Placement> placements_sent;
@@ -147,7 +146,7 @@ class GossipRounds {
   Router& router_;
   std::map<Peer, PeerState> peers_;
   TimePoint refreshed_at_{};
-  absl::flat_hash_map<Hash128, Sender> senders_;
+  std::map<Hash128, Sender> senders_;  // by name, likewise
   uint32_t sender_count_ = 0;
   absl::flat_hash_set<Hash128> differing_;  // gateways, already noted
   uint64_t dropped_ = 0;
