@@ -65,7 +65,8 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
       texts_(config.prefix_text_bytes),
       prefixes_{{config.migrator, {io.get_executor(), fleet_, router_, texts_, metrics_, clock, log}},
                 {config.pins, {io.get_executor(), fleet_, router_, metrics_, clock, log}}},
-      prober_(io.get_executor(), fleet_, clock, config.prober),
+      watch_{{io.get_executor(), fleet_, log, config.fleet.names, config.fleet.client},
+             {io.get_executor(), fleet_, clock, config.prober}},
       residency_reader_(config.residency, {io.get_executor(), fleet_, router_, metrics_, clock, log}),
       gossip_(config.gossip, {io.get_executor(), router_, metrics_, clock, log}),
       state_(make_state(config, {io.get_executor(), fleet_, router_, gossip_, metrics_, clock, log})),
@@ -159,12 +160,13 @@ Status Gateway::change(const GatewayConfig& config) {
   admission_queue_.change(config.admission_queue);
   proxy_.change(config.proxy);
   observers_.sample(config.telemetry.sample_ratio);
-  prober_.change(config.prober);
+  watch_.prober.change(config.prober);
   prefixes_.migrator.change(config.migrator.deadline);
   prefixes_.pins.book().change(config.pins);
   router_.change(config.router.affinity, config.router.planner);
   use(config.tls);
   fleet_.change(config.fleet);
+  watch_.names.change(config.fleet.names);
   return absl::OkStatus();
 }
 
@@ -186,7 +188,8 @@ Status Gateway::start() {
   TROUPE_RETURN_IF_ERROR(metrics_server_.listen());
   prefixes_.migrator.start(background_);
   prefixes_.pins.start(background_);
-  prober_.start(background_);
+  watch_.names.start(background_);
+  watch_.prober.start(background_);
   residency_reader_.start(background_);
   gossip_.start(background_);
   if (state_ != nullptr) state_->start(background_);

@@ -13,6 +13,7 @@
 #include "gateway/admin.h"
 #include "gateway/cluster/fleet.h"
 #include "gateway/cluster/gossip.h"
+#include "gateway/cluster/name_follower.h"
 #include "gateway/cluster/pin_keeper.h"
 #include "gateway/cluster/prefix_migrator.h"
 #include "gateway/cluster/prefix_text_cache.h"
@@ -93,7 +94,11 @@ class Gateway {
     PinKeeper pins;
   };
   PrefixKeeping prefixes_;
-  Prober prober_;
+  struct WorkerWatch {
+    NameFollower names;
+    Prober prober;
+  };
+  WorkerWatch watch_;
   ResidencyReader residency_reader_;
   Gossip gossip_;
   std::unique_ptr<SharedState> state_;       // null: no state is shared

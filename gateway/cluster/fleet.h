@@ -33,6 +33,7 @@ class SettingsSchema;
 
 struct FleetOptions : route::NodeRegistryOptions {
   std::vector<Upstream> workers;
+  std::vector<Upstream> names;  // every address of which is a worker: NameFollower's
   HttpClientOptions client;
   Duration set_loads_half_life = std::chrono::seconds(20);
   size_t sets_max = 16'384;
@@ -89,8 +90,8 @@ class Fleet {
   // kResourceExhausted: more are here than are followed.
   StatusOr<route::NodeIndex> add(Upstream upstream);
   // New requests go elsewhere, those of its sets when these have moved; running ones end as they do. Until
-  // add().
-  void drain(route::NodeIndex node);
+  // add(). `removes`: it is removed then.
+  void drain(route::NodeIndex node, bool removes = false);
   // At once and for good: it is probed no more, and what it held is forgotten.
   void remove(route::NodeIndex node);
 
