@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/net/timer.h"
+#include "gateway/access/tenant.h"
 
 namespace troupe {
 
@@ -83,6 +84,7 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
           [this](Exchange& exchange) { return admin_.handle(exchange); }, log),
       background_(io.get_executor()) {
   if (config.migrator.enabled) proxy_.keep_texts(texts_);
+  share_pins(config);
   proxy_.keep_pins(prefixes_.pins.book());
   admin_.demands_certificates(config.metrics_demands_certificates);
   admin_.answer_to(config.admin_hosts);
@@ -91,6 +93,18 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
   background_.on_error = [&log](std::string_view what) {
     log.error("background_task_failed", {{"what", what}});
   };
+}
+
+void Gateway::share_pins(const GatewayConfig& config) {
+  prefixes_.pins.salt_of = [this](const std::string& owner) -> std::optional<std::string> {
+    const auto client = api_keys_.of_owner(owner);
+    if (client == nullptr || client->tenant_salt().empty()) return std::nullopt;
+    return salt_within(client->tenant_salt(), "");
+  };
+  if (state_ == nullptr) return;
+  const PinStore::Parts parts{io_.get_executor(), prefixes_.pins, metrics_, clock_, log_};
+  prefixes_.store = std::make_unique<PinStore>(config.state.etcd, config.state.prefix, parts);
+  prefixes_.pins.shard = [this] { return state_->place(); };
 }
 
 // Clients without a key may not send bodies.
@@ -188,6 +202,7 @@ Status Gateway::start() {
   TROUPE_RETURN_IF_ERROR(metrics_server_.listen());
   prefixes_.migrator.start(background_);
   prefixes_.pins.start(background_);
+  if (prefixes_.store != nullptr) prefixes_.store->start(background_);
   watch_.names.start(background_);
   watch_.prober.start(background_);
   residency_reader_.start(background_);

@@ -15,6 +15,7 @@
 #include "gateway/cluster/gossip.h"
 #include "gateway/cluster/name_follower.h"
 #include "gateway/cluster/pin_keeper.h"
+#include "gateway/cluster/pin_store.h"
 #include "gateway/cluster/prefix_migrator.h"
 #include "gateway/cluster/prefix_text_cache.h"
 #include "gateway/cluster/prober.h"
@@ -67,6 +68,7 @@ class Gateway {
   void use(const GatewayTls& tls);
   Task<void> give_notice(TimePoint until);
   Status load_keys();
+  void share_pins(const GatewayConfig& config);
   Status start_record();
   Status start_observers();
 
@@ -92,6 +94,7 @@ class Gateway {
   struct PrefixKeeping {
     PrefixMigrator migrator;
     PinKeeper pins;
+    std::unique_ptr<PinStore> store = nullptr;  // null: this gateway alone knows its pins
   };
   PrefixKeeping prefixes_;
   struct WorkerWatch {

@@ -98,6 +98,7 @@ class Fleet {
   HttpClient& client(route::NodeIndex node) { return *workers_[node].client; }
   const Upstream& upstream(route::NodeIndex node) const { return workers_[node].upstream; }
   const std::string& id(route::NodeIndex node) const { return registered(node).id; }
+  const route::RegisteredNode& registered(route::NodeIndex node) const { return registry_.nodes()[node]; }
   // Clients that may not know its address are told this.
   std::string name(route::NodeIndex node) const;
   // A removed worker counts as dead.
@@ -175,7 +176,6 @@ class Fleet {
     Gauge* up = nullptr;                        // null: it is removed
     std::map<std::string_view, Gauge*> states;  // by name
   };
-  const route::RegisteredNode& registered(route::NodeIndex node) const { return registry_.nodes()[node]; }
   route::NodeRegistry::Moment moment() const;
   void perform(const route::NodeActions& actions, std::string_view why = "");
   void tell(const route::NodeAction& action, std::string_view why) const;
