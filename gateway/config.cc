@@ -1,12 +1,14 @@
 #include "gateway/config.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "absl/strings/str_cat.h"
 #include "common/net/http_settings.h"
 #include "common/settings/log_levels.h"
 #include "gateway/access/secret.h"
+#include "gateway/cluster/name_follower.h"
 #include "gateway/proxy/proxy_settings.h"
 #include "gateway/route/settings.h"
 #include "gateway/telemetry/traffic_recorder.h"
@@ -133,7 +135,8 @@ void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
       .live();
   schema
       .add("upstreams", &s.upstreams,
-           "workers that want more than a URL: url, api_key_file, api_key_env, kind, weight, models, tls")
+           "workers that want more than a URL: url, resolve, api_key_file, api_key_env, kind, weight, "
+           "models, tls")
       .live();
   describe_tls(s, schema);
   describe_sharing(s, schema);
@@ -267,6 +270,10 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
     return invalid_argument("worker_urls: at least one is needed, such as http://127.0.0.1:31000");
   }
   TROUPE_ASSIGN_OR_RETURN(config.fleet.workers, make_upstreams(s));
+  std::copy_if(config.fleet.workers.begin(), config.fleet.workers.end(),
+               std::back_inserter(config.fleet.names),
+               [](const Upstream& upstream) { return upstream.each; });
+  std::erase_if(config.fleet.workers, [](const Upstream& upstream) { return upstream.each; });
   if (config.fleet.workers.size() > config.fleet.nodes_max) {
     return invalid_argument(absl::StrCat("worker_urls: ", config.fleet.workers.size(), " workers, and ",
                                          config.fleet.nodes_max, " at most are followed"));
@@ -287,7 +294,8 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
 // A client's connection and its worker's; a probe and the residency of every worker, a message to every
 // gateway; and what the process itself holds open.
 size_t files_needed(const GatewayConfig& config) {
-  const size_t others = config.fleet.workers.size() * 2 + config.gossip.peers.size();
+  const size_t workers = config.fleet.workers.size() + config.fleet.names.size() * route::NameAddresses::kMax;
+  const size_t others = workers * 2 + config.gossip.peers.size();
   return config.main_server.connections_max * 2 + others + 64;
 }
 

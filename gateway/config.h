@@ -94,7 +94,8 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& settings);
 // Open at once, at most.
 size_t files_needed(const GatewayConfig& config);
 
-// config_upstreams.cc: the workers of worker_urls and upstreams, with their keys and TLS files read.
+// config_upstreams.cc: the workers of worker_urls and upstreams, with their keys and TLS files read. Those
+// with `each` are names.
 StatusOr<std::vector<Upstream>> make_upstreams(const GatewaySettings& settings);
 
 // config_access.cc

@@ -2,6 +2,7 @@
 // files or the environment here, and go nowhere but into the headers of requests.
 
 #include <algorithm>
+#include <boost/asio/ip/address.hpp>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -17,10 +18,14 @@ constexpr size_t kUpstreamModelsMax = 1024;
 constexpr EnumName<UpstreamKind> kUpstreamKinds[] = {
     {"auto", UpstreamKind::kAuto}, {"troupe", UpstreamKind::kTroupe}, {"openai", UpstreamKind::kOpenai}};
 
+enum class Resolve : uint8_t { kOne, kEach };
+constexpr EnumName<Resolve> kResolveNames[] = {{"one", Resolve::kOne}, {"each", Resolve::kEach}};
+
 // An entry as it is written.
 struct UpstreamEntry {
   std::string url, api_key_file, api_key_env;
   TlsFiles tls;
+  Resolve resolve = Resolve::kOne;
   Upstream upstream;
 };
 
@@ -70,6 +75,7 @@ Status read_entry(SettingsItem item, UpstreamEntry& entry) {
   schema.add("url", &entry.url, "");
   schema.add("api_key_file", &entry.api_key_file, "");
   schema.add("api_key_env", &entry.api_key_env, "");
+  schema.add_enum("resolve", &entry.resolve, kResolveNames, "");
   schema.add_enum("kind", &entry.upstream.kind, kUpstreamKinds, "");
   schema.add("weight", &entry.upstream.weight, "").range(0.01, 100);
   schema.add("tls.ca_file", &entry.tls.ca, "");
@@ -80,6 +86,12 @@ Status read_entry(SettingsItem item, UpstreamEntry& entry) {
   if (!entry.api_key_file.empty() && !entry.api_key_env.empty())
     return invalid_argument("api_key_file and api_key_env: name one of them");
   return absl::OkStatus();
+}
+
+bool is_address(const std::string& host) {
+  boost::system::error_code error;
+  asio::ip::make_address(host, error);
+  return !error;
 }
 
 Status add_tls(const UpstreamEntry& entry, const TlsFiles& shared, Upstream& upstream) {
@@ -105,6 +117,9 @@ StatusOr<Upstream> make_upstream(const SettingsItem& item, const TlsFiles& share
   Upstream& upstream = entry.upstream;
   upstream.endpoint = parsed->endpoint;
   upstream.path = parsed->path;
+  upstream.each = entry.resolve == Resolve::kEach;
+  if (upstream.each && is_address(upstream.endpoint.host))
+    return invalid_argument("resolve: each is of use with a name; the url's host is an address already");
   upstream.authorization = parsed->authorization;
   if (!entry.api_key_file.empty() || !entry.api_key_env.empty()) {
     if (!upstream.authorization.empty())

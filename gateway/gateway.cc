@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/net/timer.h"
+#include "gateway/access/tenant.h"
 
 namespace troupe {
 
@@ -65,7 +66,8 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
       texts_(config.prefix_text_bytes),
       prefixes_{{config.migrator, {io.get_executor(), fleet_, router_, texts_, metrics_, clock, log}},
                 {config.pins, {io.get_executor(), fleet_, router_, metrics_, clock, log}}},
-      prober_(io.get_executor(), fleet_, clock, config.prober),
+      watch_{{io.get_executor(), fleet_, log, config.fleet.names, config.fleet.client},
+             {io.get_executor(), fleet_, clock, config.prober}},
       residency_reader_(config.residency, {io.get_executor(), fleet_, router_, metrics_, clock, log}),
       gossip_(config.gossip, {io.get_executor(), router_, metrics_, clock, log}),
       state_(make_state(config, {io.get_executor(), fleet_, router_, gossip_, metrics_, clock, log})),
@@ -82,6 +84,7 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
           [this](Exchange& exchange) { return admin_.handle(exchange); }, log),
       background_(io.get_executor()) {
   if (config.migrator.enabled) proxy_.keep_texts(texts_);
+  share_pins(config);
   proxy_.keep_pins(prefixes_.pins.book());
   admin_.demands_certificates(config.metrics_demands_certificates);
   admin_.answer_to(config.admin_hosts);
@@ -90,6 +93,18 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
   background_.on_error = [&log](std::string_view what) {
     log.error("background_task_failed", {{"what", what}});
   };
+}
+
+void Gateway::share_pins(const GatewayConfig& config) {
+  prefixes_.pins.salt_of = [this](const std::string& owner) -> std::optional<std::string> {
+    const auto client = api_keys_.of_owner(owner);
+    if (client == nullptr || client->tenant_salt().empty()) return std::nullopt;
+    return salt_within(client->tenant_salt(), "");
+  };
+  if (state_ == nullptr) return;
+  const PinStore::Parts parts{io_.get_executor(), prefixes_.pins, metrics_, clock_, log_};
+  prefixes_.store = std::make_unique<PinStore>(config.state.etcd, config.state.prefix, parts);
+  prefixes_.pins.shard = [this] { return state_->place(); };
 }
 
 // Clients without a key may not send bodies.
@@ -159,12 +174,13 @@ Status Gateway::change(const GatewayConfig& config) {
   admission_queue_.change(config.admission_queue);
   proxy_.change(config.proxy);
   observers_.sample(config.telemetry.sample_ratio);
-  prober_.change(config.prober);
+  watch_.prober.change(config.prober);
   prefixes_.migrator.change(config.migrator.deadline);
   prefixes_.pins.book().change(config.pins);
   router_.change(config.router.affinity, config.router.planner);
   use(config.tls);
   fleet_.change(config.fleet);
+  watch_.names.change(config.fleet.names);
   return absl::OkStatus();
 }
 
@@ -186,7 +202,9 @@ Status Gateway::start() {
   TROUPE_RETURN_IF_ERROR(metrics_server_.listen());
   prefixes_.migrator.start(background_);
   prefixes_.pins.start(background_);
-  prober_.start(background_);
+  if (prefixes_.store != nullptr) prefixes_.store->start(background_);
+  watch_.names.start(background_);
+  watch_.prober.start(background_);
   residency_reader_.start(background_);
   gossip_.start(background_);
   if (state_ != nullptr) state_->start(background_);

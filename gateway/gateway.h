@@ -13,7 +13,9 @@
 #include "gateway/admin.h"
 #include "gateway/cluster/fleet.h"
 #include "gateway/cluster/gossip.h"
+#include "gateway/cluster/name_follower.h"
 #include "gateway/cluster/pin_keeper.h"
+#include "gateway/cluster/pin_store.h"
 #include "gateway/cluster/prefix_migrator.h"
 #include "gateway/cluster/prefix_text_cache.h"
 #include "gateway/cluster/prober.h"
@@ -66,6 +68,7 @@ class Gateway {
   void use(const GatewayTls& tls);
   Task<void> give_notice(TimePoint until);
   Status load_keys();
+  void share_pins(const GatewayConfig& config);
   Status start_record();
   Status start_observers();
 
@@ -91,9 +94,14 @@ class Gateway {
   struct PrefixKeeping {
     PrefixMigrator migrator;
     PinKeeper pins;
+    std::unique_ptr<PinStore> store = nullptr;  // null: this gateway alone knows its pins
   };
   PrefixKeeping prefixes_;
-  Prober prober_;
+  struct WorkerWatch {
+    NameFollower names;
+    Prober prober;
+  };
+  WorkerWatch watch_;
   ResidencyReader residency_reader_;
   Gossip gossip_;
   std::unique_ptr<SharedState> state_;       // null: no state is shared

@@ -7,6 +7,8 @@
 //   <prefix>/gateways/<gateway>  GatewayRecord: the address at which other gateways reach it, under its lease
 //   <prefix>/leader              name of the gateway that plans the table, under its lease
 //   <prefix>/table               the table
+//   <prefix>/pins/<prefix id>    a pinned prefix, under a lease of its own where it ends
+//   (gateway/cluster/pin_record.h)
 
 #include <string>
 #include <string_view>
@@ -23,8 +25,9 @@ struct StateKeys {
         loads(prefix + "/loads/"),
         gateways(prefix + "/gateways/"),
         leader(prefix + "/leader"),
-        table(prefix + "/table") {}
-  std::string workers, loads, gateways, leader, table;
+        table(prefix + "/table"),
+        pins(prefix + "/pins/") {}
+  std::string workers, loads, gateways, leader, table, pins;
 };
 // Accepts "/something", printable, without a final "/". The error describes the fault but not its origin.
 Status check_state_prefix(std::string_view prefix);

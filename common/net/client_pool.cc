@@ -35,17 +35,6 @@ std::string_view phase_name(SendPhase phase) {
   return "unknown";
 }
 
-// The result of getaddrinfo, which runs in Asio's thread and cannot be interrupted: its memory is separate,
-// because the waiting coroutine may be gone.
-struct Lookup {
-  explicit Lookup(Executor executor) : resolver(executor), done(executor) {}
-  asio::ip::basic_resolver<Tcp, Executor> resolver;
-  Timer done;
-  bool finished = false;
-  ErrorCode error;
-  std::vector<Tcp::endpoint> found;
-};
-
 // Remedy for an error of this machine that says nothing about the peer; empty for all others.
 std::string_view local_remedy(const ErrorCode& error) {
   namespace errc = boost::system::errc;
@@ -72,19 +61,6 @@ struct CloseUnlessHandedOn {
   std::shared_ptr<Channel> channel;
   ~CloseUnlessHandedOn() {
     if (channel) channel->close();
-  }
-};
-
-struct LookupDone {
-  std::shared_ptr<Lookup> lookup;
-
-  void operator()(const ErrorCode& error, const Tcp::resolver::results_type& results) const {
-    lookup->finished = true;
-    lookup->error = error;
-    for (const auto& entry : results) {
-      if (lookup->found.size() < kAddressesMax) lookup->found.push_back(entry.endpoint());
-    }
-    lookup->done.cancel();
   }
 };
 
@@ -246,21 +222,13 @@ Task<StatusOr<std::vector<Tcp::endpoint>>> ClientPool::resolve(TimePoint until) 
     co_return addresses;
   }
   if (options.lookup) co_return looked_up();
-  const auto lookup = std::make_shared<Lookup>(executor);
-  lookup->done.expires_at(until);
-  lookup->resolver.async_resolve(endpoint.host, std::to_string(endpoint.port), LookupDone{lookup});
-  bool cancelled = false;
-  try {
-    co_await lookup->done.async_wait(use_task);
-  } catch (const boost::system::system_error&) {
-    cancelled = !lookup->finished;  // LookupDone cancels the timer, too
-  }
-  if (cancelled) throw boost::system::system_error(asio::error::operation_aborted);
-  if (!lookup->finished) {
+  const NameLookup lookup = co_await look_up(executor, endpoint.host, until, kAddressesMax);
+  if (lookup.error == asio::error::timed_out)
     co_return failure(absl::StatusCode::kUnavailable, SendPhase::kConnect, "name lookup took too long");
-  }
-  if (lookup->error) co_return connect_failure(lookup->error, absl::StatusCode::kUnavailable);
-  co_return lookup->found;
+  if (lookup.error) co_return connect_failure(lookup.error, absl::StatusCode::kUnavailable);
+  for (const std::string& address : lookup.addresses)
+    addresses.emplace_back(asio::ip::make_address(address), endpoint.port);
+  co_return addresses;
 }
 
 Task<Status> ClientPool::secure(std::shared_ptr<Channel> channel, absl::StatusCode code_when_late) {

@@ -1,8 +1,11 @@
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/system/system_error.hpp>
 #include <charconv>
 
 #include "absl/strings/str_cat.h"
 #include "common/net/http_client.h"
 #include "common/net/http_head.h"
+#include "common/net/timer.h"
 
 namespace troupe {
 namespace {
@@ -16,7 +19,49 @@ bool is_host_name(std::string_view host) {
   return !host.empty() && host.find_first_not_of(allowed) == std::string_view::npos;
 }
 
+using Tcp = asio::ip::tcp;
+
+// The memory is separate because the waiting coroutine may be gone when the result comes.
+struct Lookup {
+  explicit Lookup(Executor executor) : resolver(executor), done(executor) {}
+  asio::ip::basic_resolver<Tcp, Executor> resolver;
+  Timer done;
+  bool finished = false;
+  NameLookup result;
+};
+
+struct LookupDone {
+  std::shared_ptr<Lookup> lookup;
+  size_t addresses_max = 0;
+
+  void operator()(const boost::system::error_code& error, const Tcp::resolver::results_type& found) const {
+    lookup->finished = true;
+    lookup->result.error = error;
+    for (const auto& entry : found) {
+      if (lookup->result.addresses.size() < addresses_max)
+        lookup->result.addresses.push_back(entry.endpoint().address().to_string());
+    }
+    lookup->done.cancel();
+  }
+};
+
 }  // namespace
+
+Task<NameLookup> look_up(Executor executor, std::string host, TimePoint until, size_t addresses_max) {
+  const auto lookup = std::make_shared<Lookup>(executor);
+  lookup->done.expires_at(until);
+  LookupDone done{lookup, addresses_max};
+  lookup->resolver.async_resolve(host, "", std::move(done));
+  bool cancelled = false;
+  try {
+    co_await lookup->done.async_wait(use_task);
+  } catch (const boost::system::system_error&) {
+    cancelled = !lookup->finished;  // LookupDone cancels the timer, too
+  }
+  if (cancelled) throw boost::system::system_error(asio::error::operation_aborted);
+  if (!lookup->finished) lookup->result.error = asio::error::timed_out;
+  co_return lookup->result;
+}
 
 StatusOr<Endpoint> Endpoint::parse(std::string_view url) {
   Endpoint endpoint;

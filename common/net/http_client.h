@@ -39,6 +39,15 @@ struct Endpoint {
   auto operator<=>(const Endpoint&) const = default;
 };
 
+// A name's addresses, as the system's resolver (getaddrinfo) tells them.
+struct NameLookup {
+  boost::system::error_code error;  // timed_out: it took longer than until `until`
+  std::vector<std::string> addresses;
+};
+// At most `addresses_max` of them. getaddrinfo runs in Asio's thread and cannot be interrupted: a cancelled
+// caller (operation_aborted is thrown) does not wait for it.
+Task<NameLookup> look_up(Executor executor, std::string host, TimePoint until, size_t addresses_max);
+
 struct ClientRequest {
   std::string method = "GET";
   std::string target = "/";

@@ -61,6 +61,11 @@ void ApiClient::end(int64_t tokens, TimePoint now) {
   tokens_.Increment(static_cast<double>(tokens));
 }
 
+std::string ApiClient::owner() const {
+  return salt_.empty() ? keyed_hash("the pins of a key", key_.name)
+                       : keyed_hash(salt_, "the pins of a tenant");
+}
+
 void ApiKeys::take(const std::vector<ApiKey>& keys, std::string_view tenant_secret, TimePoint now) {
   std::map<std::string, std::shared_ptr<ApiClient>> old;
   for (const auto& client : clients_) old.emplace(client->name(), client);
@@ -112,6 +117,12 @@ std::shared_ptr<ApiClient> ApiKeys::find(std::string_view authorization) const {
 std::shared_ptr<ApiClient> ApiKeys::named(std::string_view name) const {
   const auto found = std::find_if(clients_.begin(), clients_.end(),
                                   [name](const auto& client) { return client->name() == name; });
+  return found == clients_.end() ? nullptr : *found;
+}
+
+std::shared_ptr<ApiClient> ApiKeys::of_owner(std::string_view owner) const {
+  const auto found = std::find_if(clients_.begin(), clients_.end(),
+                                  [owner](const auto& client) { return client->owner() == owner; });
   return found == clients_.end() ? nullptr : *found;
 }
 

@@ -35,6 +35,9 @@ class ApiClient {
   int32_t priority() const { return usage_.priority(); }
   bool admin() const { return key_.admin; }
   const std::string& tenant_salt() const { return salt_; }
+  // Names whose the client's pins are, to other gateways too: its tenant's, or without one its own. A hash,
+  // from which neither can be had.
+  std::string owner() const;
   void change(const ApiKey& key, std::string salt, TimePoint now);
   // Each gateway enforces its shard of the key's limits; until the first call, all of them.
   void share(const route::GatewayShard& place, TimePoint now) { usage_.share(place, now); }
@@ -66,6 +69,8 @@ class ApiKeys {
   std::shared_ptr<ApiClient> find(std::string_view authorization) const;
   // The client with a key of this name; null: none.
   std::shared_ptr<ApiClient> named(std::string_view name) const;
+  // A client with this owner(); null: none.
+  std::shared_ptr<ApiClient> of_owner(std::string_view owner) const;
   size_t size() const { return clients_.size(); }
 
  private:

@@ -158,6 +158,9 @@ std::unique_ptr<HttpClient> Fleet::make_client(const Upstream& upstream) {
   client.path = upstream.path;
   client.authorization = upstream.authorization;
   if (upstream.tls != nullptr) client.tls = upstream.tls;
+  // (Host header, SNI and certificate check go by the name.)
+  if (const std::string& at = upstream.address; !at.empty())
+    client.lookup = [at](const std::string&, uint16_t port) { return std::vector{std::pair(at, port)}; };
   client.on_connect = [connected = took("connected"), failed = took("failed")](Duration duration, bool ok) {
     (ok ? connected : failed)->Observe(std::chrono::duration<double>(duration).count());
   };
@@ -198,8 +201,8 @@ StatusOr<NodeIndex> Fleet::add(Upstream upstream, bool comes_back) {
   return added.node;
 }
 
-void Fleet::drain(NodeIndex node) {
-  perform(registry_.drain(node, moment()));
+void Fleet::drain(NodeIndex node, bool removes) {
+  perform(removes ? registry_.retire(node, moment()) : registry_.drain(node, moment()));
 }
 
 void Fleet::remove(NodeIndex node) {
@@ -236,8 +239,7 @@ void Fleet::change(const FleetOptions& options) {
   }
   for (const Upstream& upstream : before) {
     const auto node = find(upstream.id());
-    if (find_upstream(options.workers, upstream.id()) == nullptr && node)
-      perform(registry_.retire(*node, moment()));
+    if (find_upstream(options.workers, upstream.id()) == nullptr && node) drain(*node, true);
   }
 }
 

@@ -34,6 +34,7 @@ class SettingsSchema;
 
 struct FleetOptions : route::NodeRegistryOptions {
   std::vector<Upstream> workers;
+  std::vector<Upstream> names;  // every address of which is a worker: NameFollower's
   HttpClientOptions client;
   Duration set_loads_half_life = std::chrono::seconds(20);
   size_t sets_max = 16'384;
@@ -90,14 +91,15 @@ class Fleet {
   // false: one that is drained or removed stays so. kResourceExhausted: more are here than are followed.
   StatusOr<route::NodeIndex> add(Upstream upstream, bool comes_back = true);
   // New requests go elsewhere, those of its sets when these have moved; running ones end as they do. Until
-  // add().
-  void drain(route::NodeIndex node);
+  // add(). `removes`: it is removed then.
+  void drain(route::NodeIndex node, bool removes = false);
   // At once and for good: it is probed no more, and what it held is forgotten.
   void remove(route::NodeIndex node);
 
   HttpClient& client(route::NodeIndex node) { return *workers_[node].client; }
   const Upstream& upstream(route::NodeIndex node) const { return workers_[node].upstream; }
   const std::string& id(route::NodeIndex node) const { return registered(node).id; }
+  const route::RegisteredNode& registered(route::NodeIndex node) const { return registry_.nodes()[node]; }
   // Clients that may not know its address are told this.
   std::string name(route::NodeIndex node) const;
   // A removed worker counts as dead.
@@ -171,7 +173,6 @@ class Fleet {
     bool heartbeats = false;
     std::string why;  // its last probe failed; empty: it did not
   };
-  const route::RegisteredNode& registered(route::NodeIndex node) const { return registry_.nodes()[node]; }
   route::NodeRegistry::Moment moment() const;
   void perform(const route::NodeActions& actions, std::string_view why = "");
   void tell(const route::NodeAction& action, std::string_view why) const;

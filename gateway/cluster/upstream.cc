@@ -93,6 +93,18 @@ StatusOr<Upstream> Upstream::parse(std::string_view url) {
   return upstream;
 }
 
+std::string Upstream::id() const {
+  return address.empty() ? endpoint.authority() + path
+                         : absl::StrCat(endpoint.authority(), "/", address, path);
+}
+
+Upstream Upstream::at(const std::string& one) const {
+  Upstream worker = *this;
+  worker.address = one;
+  worker.each = false;
+  return worker;
+}
+
 const std::string& Upstream::name_of(const std::string& model) const {
   const auto named = models.find(model);
   return named == models.end() ? model : named->second;
@@ -122,8 +134,9 @@ std::vector<ModelCard> Upstream::served_unlisted() const {
 }
 
 bool Upstream::same_as(const Upstream& other) const {
-  return endpoint == other.endpoint && path == other.path && authorization == other.authorization &&
-         kind == other.kind && weight == other.weight && models == other.models && tls_ca == other.tls_ca &&
+  return endpoint == other.endpoint && address == other.address && each == other.each && path == other.path &&
+         authorization == other.authorization && kind == other.kind && weight == other.weight &&
+         models == other.models && tls_ca == other.tls_ca &&
          insecure_skip_verify == other.insecure_skip_verify;
 }
 

@@ -31,19 +31,24 @@ struct Upstream {
   // Errors describe the fault, and never show the credentials.
   static StatusOr<Upstream> parse(std::string_view url);
 
-  std::string id() const { return endpoint.authority() + path; }  // "host:port", and the path
-  std::string url() const { return endpoint.url() + path; }       // without credentials
+  // "host:port", and the path; of one at an address of its own "host:port/address".
+  std::string id() const;
+  std::string url() const { return endpoint.url() + path; }  // without credentials
   // Its own name for a model that clients call `model`.
   const std::string& name_of(const std::string& model) const;
   // Its models under clients' names, among those that it lists; empty: none of `models` is there.
   std::vector<ModelCard> served(std::vector<ModelCard> listed) const;
   // The same where it lists nothing (it has no /v1/models): all of `models`.
   std::vector<ModelCard> served_unlisted() const;
+  // The worker at one of the addresses of a name (`each`).
+  Upstream at(const std::string& one) const;
   // It is reached and asked in the same way; TLS files may have been renewed.
   bool same_as(const Upstream& other) const;
   bool is_plain() const { return same_as(Upstream(endpoint)); }  // has nothing but an address
 
   Endpoint endpoint;
+  std::string address;        // where it is, of those that the host's name has; empty: whichever
+  bool each = false;          // no worker: every address of the host's name is one (at())
   std::string path;           // before every path of the API; empty: none
   std::string authorization;  // the header of all requests and probes; empty: the client's own. A secret
   UpstreamKind kind = UpstreamKind::kAuto;

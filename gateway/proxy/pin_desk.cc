@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,9 +14,7 @@ namespace troupe {
 namespace {
 
 std::string owner_of(const RequestContext& context) {
-  if (context.client == nullptr) return "";
-  const std::string& salt = context.client->tenant_salt();
-  return salt.empty() ? "key " + context.client->name() : salt;
+  return context.client == nullptr ? "" : context.client->owner();
 }
 
 // KV memory of the smallest worker that serves the model; 0: none tells.
@@ -26,6 +25,15 @@ int64_t kv_tokens_of(const route::Router& router, std::string_view model) {
     if (told > 0) least = least == 0 ? told : std::min(least, told);
   }
   return least;
+}
+
+// Up to the value of ttl_s; of a salted one up to that of cache_salt, which ttl_s would follow (Pin::body).
+std::string open_body(std::string_view body, bool salted) {
+  constexpr std::string_view kTtl = ",\"ttl_s\":}";
+  const JsonPatch last[] = {{"cache_salt", ""}, {"ttl_s", ""}};
+  std::string open = with_members(body, std::span(last).subspan(salted ? 0 : 1));
+  open.resize(open.size() - (salted ? kTtl.size() : 1));
+  return open;
 }
 
 }  // namespace
@@ -73,9 +81,9 @@ void PinDesk::keep(const HttpRequest& request, const RequestContext& context, co
   const bj::value* tokens = made.answer.if_contains("tokens");
   if (tokens != nullptr && tokens->is_int64()) pin.tokens = tokens->as_int64();
   pin.answer = to_json(made.answer);
-  const JsonPatch ttl[] = {{"ttl_s", ""}};
-  pin.body = with_members(context.body_for_worker(request), ttl);
-  pin.body.pop_back();  // up to the value of ttl_s
+  pin.shared = !routed.own_salt;
+  pin.salted = pin.shared && !routed.salt.empty();
+  pin.body = open_body(context.body_for_worker(request), pin.salted);
   pin.key = routed.key;
   pin.key.anchors.clear();
   pin.expires = routed.ttl_s.has_value();
@@ -86,9 +94,11 @@ void PinDesk::keep(const HttpRequest& request, const RequestContext& context, co
     core_.log.warn("pin_not_kept", {{"prefix", prefix_id(*hash)}, {"why", "pins.text_bytes"}});
 }
 
-void PinDesk::erase(std::string_view id) const {
+bool PinDesk::erase(std::string_view id) const {
   const auto hash = parse_prefix_id(id);
-  if (core_.pins != nullptr && hash) core_.pins->erase(*hash);
+  if (core_.pins == nullptr || !hash || core_.pins->find(*hash) == nullptr) return false;
+  core_.pins->erase(*hash);
+  return true;
 }
 
 bool PinDesk::of_another(std::string_view id, const RequestContext& context) const {

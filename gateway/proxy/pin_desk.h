@@ -28,7 +28,7 @@ class PinDesk {
     const std::vector<route::NodeIndex>& nodes;
   };
   void keep(const HttpRequest& request, const RequestContext& context, const Made& made) const;
-  void erase(std::string_view id) const;
+  bool erase(std::string_view id) const;  // false: it was not pinned
   // It is pinned by another owner.
   bool of_another(std::string_view id, const RequestContext& context) const;
   // {"object": "list", "data": [{"id": …, …, "nodes": [{"node": …}, …]}, …]}, of the client's own.

@@ -288,6 +288,9 @@ Task<void> PrefixEndpoint::known(Exchange& exchange) {
   if (found) {
     if (request.method == "DELETE") pins_.erase(id);
     co_await answer_made(exchange, context, asks);
+  } else if (request.method == "DELETE" && !unsure && pins_.erase(id)) {  // its workers have lost it
+    std::string text = prefix_deleted_json(id);
+    co_await parts_.replies.answer(exchange, context, 200, std::move(text));
   } else {
     const ApiError error = unsure ? ApiError::unavailable("not all workers could be asked for this prefix")
                                   : unknown_prefix(id, kUnknownRemedy);

@@ -27,7 +27,7 @@ Task<void> RequestDriver::run(Exchange& exchange, RequestContext& context) {
   }
   // A client that disconnects from here on is charged at least this.
   AccessGate::charge_prompt(exchange.request(), context);
-  ForwardResult full;  // the last 429
+  ForwardResult full, longest;  // the last 429, and the refusal of RequestFlow::longest_refusal()
   while (true) {
     ForwardResult result = co_await attempt(exchange, context);
     const bool complete = result.end == ForwardResult::End::kAnswered;
@@ -38,9 +38,11 @@ Task<void> RequestDriver::run(Exchange& exchange, RequestContext& context) {
       answered(context, result);
       co_return;
     }
+    const int tried = context.flow.attempts();
     action = failed(exchange, context, result);
     if (action != route::Action::kSend) {
       if (action == route::Action::kPassOnFull) result = std::move(full);
+      if (action == route::Action::kPassOnLongest) result = std::move(longest);
       if (action == route::Action::kEndBroken) {
         co_await replies_.end_broken(exchange, context, result);
       } else {
@@ -49,7 +51,11 @@ Task<void> RequestDriver::run(Exchange& exchange, RequestContext& context) {
       co_return;
     }
     context.phases.enter(Phase::kSend, core_.clock.now());
-    if (result.held && result.status == 429) full = std::move(result);
+    if (context.flow.longest_refusal() == tried) {
+      longest = std::move(result);
+    } else if (result.held && result.status == 429) {
+      full = std::move(result);
+    }
   }
 }
 

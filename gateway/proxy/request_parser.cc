@@ -96,6 +96,7 @@ ApiResult<RoutedRequest> parse_prefix(const HttpRequest& request, const RequestP
   auto parsed = parse_prefix_request(request.body, input.options.api);
   if (!parsed.ok()) return parsed.error();
   RoutedRequest routed;
+  routed.own_salt = !parsed->source.cache_salt.empty();
   routed.salt = salt_as(input.tenant_salt, parsed->source);
   routed.key = route::make_prefix_key(parsed->source, "");
   routed.key.session = {};

@@ -1,26 +1,18 @@
 #include "gateway/upstream/forward.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "common/api/error.h"
 #include "gateway/upstream/headers.h"
+#include "gateway/upstream/length_refusal.h"
 
 namespace troupe {
 namespace {
 
 using route::FailureKind;
 
+constexpr const char* kErrorInStream = "the worker reported an error in its stream";
 constexpr size_t kHeldEventMax = 1u << 20;  // an event longer than this is passed on in parts
-
-// Retry-After in seconds; zero: none, or a date.
-Duration retry_after_of(const ClientAnswer& answer) {
-  const std::string_view text = answer.header("retry-after");
-  int64_t seconds = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (error != std::errc() || end != text.data() + text.size() || seconds < 0) return Duration::zero();
-  return std::chrono::seconds(std::min<int64_t>(seconds, 86'400));
-}
 
 void fail(ForwardResult& result, FailureKind kind, Status error) {
   if (error.code() == absl::StatusCode::kDeadlineExceeded) kind = FailureKind::kDeadline;
@@ -89,6 +81,7 @@ Task<void> hold(ClientAnswer& answer, ForwardResult& result) {
   result.held_headers = answer.headers();
   if (body.ok()) result.held_body = *std::move(body);
   fail(result, FailureKind::kStatus, absl::UnavailableError("the worker answered with an error status"));
+  note_length_refusal(result.held_body, result.failure);
 }
 
 TimePoint steady_now() {
@@ -159,6 +152,19 @@ Task<void> relay_rest(Relay& relay, std::string pending) {
   relay.result.end = ForwardResult::End::kAnswered;
 }
 
+// A request that is too long for this worker may not be for another.
+bool holds_length_refusal(Relay& relay, std::string& body) {
+  ForwardResult& result = relay.result;
+  note_length_refusal(body, result.failure);
+  if (!result.failure.too_long) return false;
+  result.held = true;
+  result.held_headers = relay.answer.headers();
+  result.held_body = std::move(body);
+  fail(result, FailureKind::kStatus,
+       absl::UnavailableError("the request is longer than the worker's context"));
+  return true;
+}
+
 Task<void> relay_whole(Relay& relay) {
   std::string body;
   std::string piece;
@@ -194,6 +200,7 @@ Task<void> relay_whole(Relay& relay) {
     }
     body = *std::move(translated);
   }
+  if (holds_length_refusal(relay, body)) co_return;
   relay.passes(body);
   HeaderList headers = relay.headers();
   relay.rests();
@@ -202,12 +209,14 @@ Task<void> relay_whole(Relay& relay) {
 }
 
 // An error event that the client has not seen is held like a status: another worker may do better.
-void hold_error(ForwardResult& result, StreamError error) {
+void fail_with_event(ForwardResult& result, StreamError error) {
   if (result.status < 400) result.status = error.status;
   result.held = true;
   result.held_headers.emplace_back("content-type", "application/json");
   if (result.status == 429) result.held_headers.emplace_back("retry-after", "1");
   result.held_body = std::move(error.json);
+  fail(result, FailureKind::kStatus, absl::UnavailableError(kErrorInStream));
+  note_length_refusal(result.held_body, result.failure);
 }
 
 // Cuts `piece` down to whole events; `held` keeps the beginning of an incomplete one.
@@ -306,21 +315,18 @@ Task<void> relay_stream(Relay& relay) {
     }
     if (read.error.empty()) continue;
     if (read.holds_error) {
-      hold_error(relay.result, parse_error_event(read.error));
-    } else {
-      co_await relay.exchange.finish();
-      relay.result.end = ForwardResult::End::kBroken;
+      fail_with_event(relay.result, parse_error_event(read.error));
+      co_return;
     }
-    fail(relay.result, FailureKind::kStatus,
-         absl::UnavailableError("the worker reported an error in its stream"));
+    co_await relay.exchange.finish();
+    relay.result.end = ForwardResult::End::kBroken;
+    fail(relay.result, FailureKind::kStatus, absl::UnavailableError(kErrorInStream));
     co_return;
   }
   // (An error may be the last, without the blank line that ends an event.)
   const std::string_view last_error = relay.input.foreign ? error_event(held) : std::string_view();
   if (!last_error.empty() && !relay.exchange.head_sent()) {
-    hold_error(relay.result, parse_error_event(last_error));
-    fail(relay.result, FailureKind::kStatus,
-         absl::UnavailableError("the worker reported an error in its stream"));
+    fail_with_event(relay.result, parse_error_event(last_error));
     co_return;
   }
   if (!done && is_cut(relay, ended || ends_answer(held, relay.input.one_choice))) co_return;
@@ -353,7 +359,7 @@ Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, Forward
   result.failure.any_path = input.any_path;
   result.failure.client_key = !own_key && !find_header(input.request.headers, "authorization").empty();
   if (route::retryable_status(result.status) || route::refused_alone(result.failure)) {
-    if (input.foreign) result.failure.retry_after = retry_after_of(answer);
+    if (input.foreign) result.failure.retry_after = retry_after_of(answer.header("retry-after"));
     if (input.translate && result.status == 404) {
       fail_to_translate(input, result);
     } else {

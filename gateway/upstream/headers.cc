@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 namespace troupe {
 namespace {
@@ -87,6 +88,13 @@ HeaderList headers_for_client(const HeaderList& answer, HeaderList own) {
     own.push_back(header);
   }
   return own;
+}
+
+Duration retry_after_of(std::string_view text) {
+  int64_t seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error != std::errc() || end != text.data() + text.size() || seconds < 0) return Duration::zero();
+  return std::chrono::seconds(std::min<int64_t>(seconds, 86'400));
 }
 
 }  // namespace troupe

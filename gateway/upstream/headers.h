@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/core/time.h"
 #include "common/net/http_server.h"
 #include "gateway/route/key/prefix_key.h"
 
@@ -27,5 +28,8 @@ void append_hints(const route::PrefixKey& key, bool planned, HeaderList& headers
 // The worker's headers for the client, `own` first: without this hop's, Content-Length, x-troupe-* and those
 // that `own` sets.
 HeaderList headers_for_client(const HeaderList& answer, HeaderList own);
+
+// Retry-After's value in seconds, a day at most; zero: none, or a date.
+Duration retry_after_of(std::string_view text);
 
 }  // namespace troupe

@@ -1,5 +1,6 @@
 // What workers say, and may say wrongly: an event of GET /v1/residency (its name is the input's first line),
-// and the usage at the end of an answer. What is understood says the same when it is written again.
+// the usage at the end of an answer, and a refusal for length. And what gateways say of pins in etcd. What is
+// understood says the same when it is written again.
 
 #include <cstdint>
 #include <cstdlib>
@@ -9,6 +10,8 @@
 #include "common/api/residency.h"
 #include "common/api/sse.h"
 #include "common/json/json.h"
+#include "gateway/cluster/pin_record.h"
+#include "gateway/upstream/length_refusal.h"
 #include "gateway/upstream/usage.h"
 
 namespace {
@@ -43,12 +46,29 @@ void check_residency(std::string_view name, std::string_view data) {
   require(read.ok() && again);
 }
 
+void check_refusal(std::string_view body) {
+  troupe::route::Failure failure{troupe::route::FailureKind::kStatus, 400};
+  troupe::note_length_refusal(body, failure);
+  require(failure.context_max >= 0 && (failure.too_long || failure.context_max == 0));
+}
+
+void check_pin(std::string_view json) {
+  const auto record = troupe::parse_pin_record(json);
+  if (!record.ok()) return;
+  const std::string written = troupe::pin_record_json(*record);
+  if (written.size() > troupe::kPinRecordBytesMax) return;  // it escapes more
+  const auto again = troupe::parse_pin_record(written);
+  require(again.ok() && troupe::pin_record_json(*again) == written);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const size_t line = text.find('\n');
   if (line != std::string_view::npos) check_residency(text.substr(0, line), text.substr(line + 1));
+  check_refusal(text);
+  check_pin(text);
   troupe::UsageTap whole, pieces;
   whole.feed(text);
   for (size_t at = 0; at < size; at += 7) pieces.feed(text.substr(at, 7));

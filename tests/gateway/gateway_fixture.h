@@ -37,15 +37,17 @@ StubAnswer answer_status(int status);                            // an error wit
 // reads its members through Loop::call, or once the loop is quiet.
 class StubWorker {
  public:
-  StubWorker(Loop& loop, StubAnswer script)
+  StubWorker(Loop& loop, StubAnswer script, const HttpServerOptions& options = {})
       : answer(std::move(script)),
-        server_(std::make_unique<TestServer>(loop, [this](Exchange& e) { return handle(*this, e); })) {}
+        server_(std::make_unique<TestServer>(
+            loop, [this](Exchange& e) { return handle(*this, e); }, options)) {}
   Endpoint endpoint() const { return endpoint_; }
   std::string id() const { return endpoint().authority(); }
   void stop() { server_.reset(); }
 
   StubAnswer answer;
   std::vector<std::string> models{"demo"};
+  int64_t context = 0;  // of each of them, as it tells; 0: it does not
   int ready_status = 200;
   std::string ready_body = "{}";
   Duration ready_after{};  // delay of a probe's answer
@@ -128,6 +130,7 @@ inline Task<void> StubWorker::handle(StubWorker& stub, Exchange& exchange) {
     for (const std::string& model : stub.models) {
       ModelCard card;
       card.id = model;
+      card.max_model_len = stub.context;
       cards.push_back(card);
     }
     status = 200;

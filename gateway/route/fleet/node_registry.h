@@ -131,18 +131,21 @@ struct RegisteredNode {
 // Nodes that await their first probe.
 class FirstLook {
  public:
-  bool over() const { return nodes_.empty() && !awaits_members_; }
+  bool over() const { return nodes_.empty() && !awaits_members(); }
   // Discovery is to name the members: nodes that are added until members_known() count as there at the
   // start.
   void await_members() { awaits_members_ = true; }
   void members_known() { awaits_members_ = false; }  // discovery has named them all, or there is none
-  bool awaits_members() const { return awaits_members_; }
+  // The same of names that are still to be looked up.
+  void await_names() { awaits_names_ = true; }
+  void names_known() { awaits_names_ = false; }
+  bool awaits_members() const { return awaits_members_ || awaits_names_; }
   void await(NodeIndex node) { nodes_.insert(node); }
   void seen(NodeIndex node) { nodes_.erase(node); }
 
  private:
   absl::flat_hash_set<NodeIndex> nodes_;
-  bool awaits_members_ = false;
+  bool awaits_members_ = false, awaits_names_ = false;
 };
 
 class NodeRegistry {

@@ -59,6 +59,7 @@ struct PrefixKey {
   bool refined = false;         // a learned prefix was looked up
   bool others_only = false;     // only nodes that are not ours answer such requests
   int64_t answer_tokens = 0;    // that the request asks for at most; 0: it does not say
+  int64_t longer_than = 0;      // a node with a context of so many tokens has refused it for its length
   // Its node died under its answer: every gateway has such requests at the same moment.
   bool displaced = false;
 };

@@ -24,7 +24,19 @@ std::string PinBook::refusal(const Wish& wish) const {
 }
 
 bool PinBook::put(Pin pin) {
-  erase(pin.id);
+  const Hash128 id = pin.id;
+  const bool kept = adopt(std::move(pin));
+  tell(id);
+  return kept;
+}
+
+void PinBook::erase(const Hash128& id) {
+  drop(id);
+  tell(id);
+}
+
+bool PinBook::adopt(Pin pin) {
+  drop(pin.id);
   if (text_bytes_ + pin.body.size() > options_.text_bytes) return false;
   text_bytes_ += pin.body.size();
   turns_.push_back(pin.id);
@@ -33,7 +45,7 @@ bool PinBook::put(Pin pin) {
   return true;
 }
 
-void PinBook::erase(const Hash128& id) {
+void PinBook::drop(const Hash128& id) {
   const auto found = pins_.find(id);
   if (found == pins_.end()) return;
   text_bytes_ -= found->second.body.size();
@@ -60,12 +72,27 @@ void PinBook::expire(TimePoint now) {
   for (const auto& [id, pin] : pins_) {
     if (pin.expires && pin.until <= now) over.push_back(id);
   }
-  for (const Hash128& id : over) erase(id);
+  for (const Hash128& id : over) drop(id);  // (in the store its lease ends)
 }
 
 void PinBook::placed(const Hash128& id, Pin::Place place) {
   const auto found = pins_.find(id);
-  if (found != pins_.end()) found->second.places.push_back(std::move(place));
+  if (found == pins_.end()) return;
+  found->second.places.push_back(place);
+  tell(id);
+}
+
+void PinBook::keep_alone(const Hash128& id) {
+  const auto found = pins_.find(id);
+  if (found != pins_.end()) found->second.shared = false;
+}
+
+std::vector<Hash128> PinBook::shared() const {
+  std::vector<Hash128> ids;
+  for (const auto& [id, pin] : pins_) {
+    if (pin.shared) ids.push_back(id);
+  }
+  return ids;
 }
 
 }  // namespace troupe::route

@@ -11,8 +11,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/core/block_hash.h"
@@ -36,17 +38,26 @@ struct Pin {
     NodeIndex node = kNoNode;
     uint32_t life = 0;  // of its cache (NodeLoad::life)
   };
+  // A node that held it when another gateway wrote so, in this life of its cache. It is a Place once that
+  // life is found here.
+  struct Claim {
+    std::string node, cache_epoch;
+  };
   Hash128 id;
-  std::string owner;  // empty: the gateway has no keys
+  std::string owner;  // ApiClient::owner(); empty: the gateway has no keys
   std::string model;
   int64_t tokens = 0;
-  std::string body;    // of the request that computes it, up to the value of
-                       // `ttl_s`, its last member
-  std::string answer;  // what the first worker said of it, as JSON
-  PrefixKey key;       // of the set alone
+  // The request that computes it, up to the value of `ttl_s`, its last member; where it is `salted`, up to
+  // that of `cache_salt`, its last but one: the owner's, which is not kept.
+  std::string body;
+  bool salted = false;
+  bool shared = false;  // other gateways may know of it
+  std::string answer;   // what the first worker said of it, as JSON
+  PrefixKey key;        // of the set alone
   bool expires = false;
   TimePoint until{};
   std::vector<Place> places;
+  std::vector<Claim> claims;
 };
 
 class PinBook {
@@ -67,29 +78,53 @@ class PinBook {
   // False: their requests have no room, and it is not kept.
   bool put(Pin pin);
   void erase(const Hash128& id);
+  // Called with what put(), erase() and placed() have changed. Must not change the book.
+  std::function<void(const Hash128&)> on_change;
+  // The same as put() and erase(), of what another gateway has changed.
+  bool adopt(Pin pin);
+  void drop(const Hash128& id);
   const Pin* find(const Hash128& id) const;                  // null: not pinned here
   std::vector<const Pin*> of(std::string_view owner) const;  // by id
   void expire(TimePoint now);
+  void keep_alone(const Hash128& id);   // other gateways cannot know of it
+  std::vector<Hash128> shared() const;  // ids of those that other gateways may know of
   size_t size() const { return pins_.size(); }
   size_t text_bytes() const { return text_bytes_; }
 
+  // Makes places of the claims: `place_of(claim)` says where it holds, kNoNode: nowhere.
+  template <typename PlaceOf>
+  void settle_claims(PlaceOf&& place_of) {
+    for (auto& [id, pin] : pins_) {
+      for (const Pin::Claim& claim : std::exchange(pin.claims, {})) {
+        const Pin::Place place = place_of(claim);
+        if (place.node != kNoNode) pin.places.push_back(place);
+      }
+    }
+  }
   // A pin that no node holds in this life of its cache: `holds(place)` says which do. Each is asked about in
-  // turn. Null: none.
-  template <typename Holds>
-  const Pin* next_lost(Holds&& holds) {
+  // turn. `mine(pin)`: it is not another gateway's to see to. Null: none.
+  template <typename Holds, typename Mine>
+  const Pin* next_lost(Holds&& holds, Mine&& mine) {
     for (size_t i = 0; i < turns_.size(); ++i) {
       turns_.push_back(turns_.front());
       turns_.pop_front();
       Pin& pin = pins_.at(turns_.back());
       std::erase_if(pin.places, [&](const Pin::Place& place) { return !holds(place); });
-      if (pin.places.empty()) return &pin;
+      if (pin.places.empty() && mine(std::as_const(pin))) return &pin;
     }
     return nullptr;
+  }
+  template <typename Holds>
+  const Pin* next_lost(Holds&& holds) {
+    return next_lost(holds, [](const Pin&) { return true; });
   }
   // It was computed there.
   void placed(const Hash128& id, Pin::Place place);
 
  private:
+  void tell(const Hash128& id) const {
+    if (on_change) on_change(id);
+  }
   PinOptions options_;
   absl::flat_hash_map<Hash128, Pin> pins_;
   std::deque<Hash128> turns_;

@@ -15,7 +15,7 @@ class Fitting {
   explicit Fitting(const PolicyInput& input) : in_(input), view_(*input.known.view) {
     const bool counted = in_.key.prompt_tokens > 0;
     const double prompt = static_cast<double>(in_.tokens.prompt) * (counted ? 1 : kPromptMargin);
-    needed_ = static_cast<int64_t>(prompt) + in_.key.answer_tokens;
+    needed_ = std::max(static_cast<int64_t>(prompt) + in_.key.answer_tokens, in_.key.longer_than + 1);
     const int64_t shortest = view_.shortest_context(in_.model);
     by_length_ = shortest > 0 && needed_ > shortest;
   }

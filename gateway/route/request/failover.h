@@ -6,6 +6,8 @@
 //   before the first byte   down the order that was decided on; at its end, nodes that have joined since
 //   a started stream        decided anew, with all that the client has as the prompt: an order of minutes
 //                           ago knows nothing of what has happened since. Only workers that can resume it
+//   refused for its length  decided anew, for a longer context: one that is known to be longer, else one that
+//                           may be. Whose length was known has cost nothing, and is not counted
 //   strict                  a set whose homes have all failed gets another one
 //   never                   a node that was asked already, or that takes no requests any more
 // clang-format on
@@ -31,6 +33,7 @@ struct FailoverState {
   const Decision& decision;          // by which it was sent
   size_t place = 0;                  // there
   std::span<const NodeIndex> tried;  // the one that failed included
+  int length_refusals = 0;           // of tried: those with known contexts, which were too short
   bool started = false;              // the client has some of the answer
   bool resumable = false;            // and another worker of ours can go on exactly there
   int64_t prompt_tokens = 0;         // of the key as it came; 0: unknown

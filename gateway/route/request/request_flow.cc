@@ -13,6 +13,7 @@ std::optional<HealthEvent> health_event_of(const Failure& failure, bool blame) {
     case FailureKind::kBody:
       return blame ? std::optional(HealthEvent::kTransportError) : std::nullopt;
     case FailureKind::kStatus:
+      if (refused_for_length(failure)) return HealthEvent::kRefused;
       return node_ill(failure) ? std::optional(HealthEvent::kErrored) : std::nullopt;
     case FailureKind::kSilent:  // silent() has reported it
     case FailureKind::kDeadline:
@@ -129,10 +130,25 @@ Action RequestFlow::failed(const FlowContext& context, const Failure& failure, b
     return send_next(context, progress.started, now);
   }
   if (progress.started) return Action::kEndBroken;
-  const bool tells_nothing = failure.kind == FailureKind::kConnect || refused_alone(failure);
-  if (!tells_nothing || !full_) return Action::kPassOn;
-  attempt_.candidate = *full_;
-  return Action::kPassOnFull;
+  return earlier_answer(context, failure).value_or(Action::kPassOn);
+}
+
+// Several nodes could not answer: what tells the client most. nullopt: the failure itself.
+std::optional<Action> RequestFlow::earlier_answer(const FlowContext& context, const Failure& failure) {
+  const bool too_long = refused_for_length(failure), alone = refused_alone(failure);
+  const bool tells_nothing = failure.kind == FailureKind::kConnect || alone;
+  bool full_is_truer = full_ && tells_nothing;
+  if (full_ && too_long) {  // it may have the room
+    const int64_t room = context.router.view().node(full_->node).context_of(model_);
+    full_is_truer = room == 0 || room > key_->longer_than;
+  }
+  if (full_is_truer) {
+    attempt_.candidate = *full_;
+    return Action::kPassOnFull;
+  }
+  if (longest_.attempt == 0 || longest_.attempt == attempts_ || !(too_long || alone)) return std::nullopt;
+  attempt_.candidate = longest_.candidate;
+  return Action::kPassOnLongest;
 }
 
 void RequestFlow::answered(const FlowContext& context, const std::optional<AnswerCounts>& counts, int status,
@@ -166,8 +182,17 @@ void RequestFlow::learn(const FlowContext& context, const Failure& failure, bool
   const bool lacks_path = failure.any_path && failure.http_status == 404;
   if (refused_alone(failure) && !refuses_key && !lacks_path && tried_.size() <= 64)
     refused_ |= uint64_t{1} << (tried_.size() - 1);
+  if (refused_for_length(failure)) learn_length(context, failure);
   if (failure.retry_after > Duration::zero())
     context.nodes.rests(node, now + std::min(failure.retry_after, kRestMax));
+}
+
+void RequestFlow::learn_length(const FlowContext& context, const Failure& failure) {
+  const int64_t known = context.router.view().node(attempt_.candidate.node).context_of(model_);
+  const int64_t length = std::max(known, failure.context_max);
+  if (known > 0) length_refusals_ += 1;
+  if (longest_.attempt == 0 || length >= longest_.context) longest_ = {attempts_, length, attempt_.candidate};
+  key_->longer_than = std::max(key_->longer_than, length);
 }
 
 bool RequestFlow::move_on(const FlowContext& context, const Failure& failure, const AnswerProgress& progress,
@@ -178,6 +203,7 @@ bool RequestFlow::move_on(const FlowContext& context, const Failure& failure, co
                             .decision = decision_,
                             .place = place_,
                             .tried = tried_,
+                            .length_refusals = length_refusals_,
                             .started = progress.started,
                             .resumable = progress.resumable,
                             .prompt_tokens = prompt_tokens_,
@@ -190,7 +216,10 @@ bool RequestFlow::move_on(const FlowContext& context, const Failure& failure, co
   if (!next) return false;
   decision_ = std::move(next->decision);
   place_ = next->place;
-  if (next->afresh) tried_.erase(tried_.begin(), tried_.end() - 1);
+  if (next->afresh) {
+    tried_.erase(tried_.begin(), tried_.end() - 1);
+    length_refusals_ = 0;
+  }
   if (progress.started) key_->prompt_tokens = next->prompt_tokens;
   return true;
 }

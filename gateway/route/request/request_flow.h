@@ -7,7 +7,7 @@
 //   choose() ── kAdmit ──> admitted() ── kSend ──> first_byte() ──> answered()                        kDone
 //      │                      │                ├─> silent()     the worker hangs: probe it, or give it up
 //      │                      │                ├─> failed() ── kSend (to another), or the end:
-//   kRefuse: no candidate  kRefuse             │        kPassOn, kPassOnFull, kEndBroken
+//   kRefuse: no candidate  kRefuse             │        kPassOn…, kEndBroken
 //                                              ├─> broken()     the client was told in mid-answer     kDone
 //                                              └─> abandoned()  the client has gone                   kDone
 //
@@ -77,7 +77,8 @@ enum class Action : uint8_t {
   kSend,        // to attempt().candidate; it is booked
   kPassOn,      // the failed attempt's answer, or the error of its failure, is the answer
   kPassOnFull,  // the 429 of an earlier attempt is: "come back later" is truer of a full fleet than "nobody"
-  kEndBroken,   // tell the client, which has some of the answer, that it ends here
+  kPassOnLongest,  // the refusal of the node with the longest context is: longest_refusal()
+  kEndBroken,      // tell the client, which has some of the answer, that it ends here
 };
 
 class RequestFlow {
@@ -131,6 +132,9 @@ class RequestFlow {
   const Decision& decision() const { return decision_; }
   const Attempt& attempt() const { return attempt_; }
   int attempts() const { return attempts_; }  // all of them; 0: nothing was sent
+  // The attempt (from 1) whose answer says that the request is too long for the longest context asked so far;
+  // it is kept for kPassOnLongest. 0: none.
+  int longest_refusal() const { return longest_.attempt; }
   // The candidate of the attempt, or of the answer that is passed on; null: nothing was sent.
   const Candidate* chosen() const { return attempts_ == 0 ? nullptr : &attempt_.candidate; }
 
@@ -139,6 +143,8 @@ class RequestFlow {
   bool move_on(const FlowContext& context, const Failure& failure, const AnswerProgress& progress,
                TimePoint now);
   Action send_next(const FlowContext& context, bool resumes, TimePoint now);
+  void learn_length(const FlowContext& context, const Failure& failure);
+  std::optional<Action> earlier_answer(const FlowContext& context, const Failure& failure);
   void blame_refusers(const FlowContext& context, TimePoint now);
   void hand_back(const FlowContext& context, const std::optional<AnswerCounts>& counts, TimePoint now);
 
@@ -152,7 +158,14 @@ class RequestFlow {
   size_t place_ = 0;                         // in decision_.order, of the attempt
   Decision decision_;
   std::optional<Candidate> full_;  // the last that answered 429
-  uint64_t refused_ = 0;           // bits, of tried_: who refused what another may take (refused_alone())
+  struct LengthRefusal {
+    int attempt = 0;
+    int64_t context = 0;  // in tokens; 0: not known
+    Candidate candidate;
+  };
+  LengthRefusal longest_;
+  int length_refusals_ = 0;  // see FailoverState
+  uint64_t refused_ = 0;     // bits, of tried_: who refused what another may take (refused_alone())
 };
 
 // A request asks admission for the tokens that its first candidate will have to compute, as far as is known.

@@ -40,6 +40,10 @@ bool refused_alone(const Failure& failure) {
          (status == 401 || status == 403 || status == 404);
 }
 
+bool refused_for_length(const Failure& failure) {
+  return failure.kind == FailureKind::kStatus && failure.too_long;
+}
+
 bool node_failed(const Failure& failure) {
   switch (failure.kind) {
     case FailureKind::kConnect:
@@ -48,7 +52,7 @@ bool node_failed(const Failure& failure) {
     case FailureKind::kSilent:
       return true;
     case FailureKind::kStatus:
-      return failure.http_status != 429 && retryable_status(failure.http_status);
+      return failure.http_status != 429 && retryable_status(failure.http_status) && !failure.too_long;
     case FailureKind::kDeadline:
     case FailureKind::kLocal:
       return false;
@@ -63,7 +67,8 @@ bool node_ill(const Failure& failure) {
 
 bool may_have_begun(const Failure& failure) {
   return failure.kind != FailureKind::kConnect && failure.kind != FailureKind::kLocal &&
-         !(failure.kind == FailureKind::kStatus && failure.http_status == 429) && !refused_alone(failure);
+         !(failure.kind == FailureKind::kStatus && failure.http_status == 429) && !refused_alone(failure) &&
+         !refused_for_length(failure);
 }
 
 RetryAction decide_retry(const Failure& failure, const AttemptState& state, RetryBudget& budget,
@@ -74,7 +79,7 @@ RetryAction decide_retry(const Failure& failure, const AttemptState& state, Retr
   // Another node would need the same of this gateway, and has done nothing to deserve its failures.
   if (failure.kind == FailureKind::kLocal) return RetryAction::kPassOn;
   if (failure.kind == FailureKind::kStatus && !retryable_status(failure.http_status) &&
-      !refused_alone(failure))
+      !refused_alone(failure) && !refused_for_length(failure))
     return RetryAction::kPassOn;
   if (state.candidates_left <= 0 || state.attempts >= options.attempts_max) return RetryAction::kPassOn;
   if (state.remaining < options.remaining_min) return RetryAction::kPassOn;

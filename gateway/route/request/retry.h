@@ -33,6 +33,8 @@ struct Failure {
   bool client_key = false;  // it was shown the client's own key
   bool any_path = false;    // not every server knows the request's path: a 404 is no fault
   Duration retry_after{};   // that it asks for, with its status
+  bool too_long = false;    // it says that the request is longer than its context …
+  int64_t context_max = 0;  // … which holds so many tokens; 0: it does not say
 };
 
 // What has been done for this request so far.
@@ -94,6 +96,9 @@ bool retryable_status(int http_status);
 // A foreign node answered 401, 403 or 404: its key may have changed, or its model be gone, which another
 // knows nothing of. Ours answer so to what none of them takes.
 bool refused_alone(const Failure& failure);
+
+// The request is too long for the node, and may not be for one with a longer context. Nobody is to blame.
+bool refused_for_length(const Failure& failure);
 
 // The node is to blame, and not for being full: its sets may have to go elsewhere.
 bool node_failed(const Failure& failure);

@@ -109,6 +109,29 @@ TEST_F(Ring, FindsClientsByTheirKeysOnly) {
   EXPECT_TRUE(keys_.find("Bearer k2")->may_use("other"));
 }
 
+TEST_F(Ring, ATenantsKeysAreOneOwnerWhoseNameGivesNothingAway) {
+  std::vector<ApiKey> keys = two();
+  keys.push_back(keys[1]);
+  keys[0].tenant = keys[1].tenant = "acme";
+  keys[2].name = "acme";  // a key that is named as the tenant is
+  keys[2].digest = sha256("k3");
+  const std::string secret(32, 's');
+  keys_.take(keys, secret, now_);
+  const auto writers = keys_.find("Bearer k1"), guests = keys_.find("Bearer k2"),
+             alone = keys_.find("Bearer k3");
+  EXPECT_EQ(writers->owner(), guests->owner());
+  EXPECT_NE(writers->owner(), alone->owner());
+  EXPECT_NE(writers->owner(), writers->tenant_salt()) << "which is a secret of the gateways'";
+  EXPECT_EQ(alone->owner().find("acme"), std::string::npos);
+  EXPECT_EQ(keys_.of_owner(alone->owner()), alone);
+  EXPECT_EQ(keys_.of_owner(guests->owner())->tenant_salt(), guests->tenant_salt());
+  EXPECT_EQ(keys_.of_owner(""), nullptr);
+  Metrics others;
+  ApiKeys other_gateway(others);
+  other_gateway.take(keys, secret, now_);
+  EXPECT_EQ(other_gateway.find("Bearer k1")->owner(), writers->owner());
+}
+
 TEST_F(Ring, ReloadKeepsUsageAndRunningRequests) {
   keys_.take(two(), "", now_);
   const auto writers = keys_.find("Bearer k1");

@@ -104,6 +104,27 @@ class UpstreamSettings : public ::testing::Test {
   TempDir dir_;
 };
 
+TEST_F(UpstreamSettings, EachAddressOfANameMayBeAWorker) {
+  const auto config = config_with(
+      "worker_urls: []\nupstreams:\n  - {url: 'http://a:1', resolve: each, weight: 2}\n"
+      "  - {url: 'http://b:1', resolve: one}\n  - {url: 'http://c:1'}\n");
+  ASSERT_TRUE(config.ok()) << config.status();
+  ASSERT_EQ(config->fleet.names.size(), 1u);
+  EXPECT_EQ(config->fleet.workers.size(), 2u);
+  const Upstream worker = config->fleet.names[0].at("10.0.0.1");
+  EXPECT_EQ(worker.id(), "a:1/10.0.0.1");
+  EXPECT_EQ(worker.url(), "http://a:1");
+  EXPECT_EQ(worker.weight, 2);
+  EXPECT_FALSE(worker.is_plain());
+  EXPECT_FALSE(worker.same_as(config->fleet.names[0].at("10.0.0.2")));
+  for (const std::string url : {"http://10.0.0.1:1", "http://[::1]:1"})
+    EXPECT_THAT(error_of("upstreams:\n  - {url: '" + url + "', resolve: each}\n"),
+                HasSubstr("upstreams[0]: resolve: each is of use with a name"));
+  EXPECT_THAT(error_of("upstreams:\n  - {url: 'http://a:1', resolve: all}\n"), HasSubstr("resolve"));
+  EXPECT_THAT(error_of("worker_urls: ['http://a:1']\nupstreams:\n  - {url: 'http://a:1', resolve: each}\n"),
+              HasSubstr("is there twice"));
+}
+
 TEST_F(UpstreamSettings, AreReadBesideWorkerUrls) {
   ::setenv("UPSTREAM_TEST_KEY", "from-env", 1);
   const auto config = config_with(

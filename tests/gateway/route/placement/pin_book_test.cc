@@ -111,6 +111,55 @@ TEST(PinBook, WhatNoNodeHoldsIsComputedAnewInTurn) {
   EXPECT_EQ(computed.size(), 9u);
 }
 
+// Another gateway wrote where they are held: who is there, in the same life of its cache, holds them.
+TEST(PinBook, WhatAnotherGatewayKnewIsFoundAgain) {
+  PinBook book(PinOptions{});
+  for (int i = 0; i < 3; ++i) {
+    Pin pin = pin_of("a", i);
+    pin.places.clear();
+    pin.claims = {{"w" + std::to_string(i), "life"}};
+    book.adopt(pin);
+  }
+  book.settle_claims([](const Pin::Claim& claim) {
+    return claim.node == "w1" ? Pin::Place{1, 4} : Pin::Place{};
+  });
+  const auto holds = [](const Pin::Place& place) { return place.node == 1 && place.life == 4; };
+  std::map<Hash128, int> lost;
+  for (int i = 0; i < 6; ++i) lost[book.next_lost(holds)->id] += 1;
+  EXPECT_EQ(lost.size(), 2u);
+  EXPECT_FALSE(lost.contains(pin_of("a", 1).id));
+  const auto mine = [](const Pin& pin) { return pin.id == pin_of("a", 2).id; };
+  EXPECT_EQ(book.next_lost(holds, mine)->id, pin_of("a", 2).id) << "the other one is another gateway's";
+  book.placed(pin_of("a", 2).id, {1, 4});
+  EXPECT_EQ(book.next_lost(holds, mine), nullptr);
+}
+
+TEST(PinBook, TellsWhatIsChangedHereAndNotWhatIsAdopted) {
+  PinBook book(PinOptions{});
+  std::map<Hash128, int> told;
+  book.on_change = [&told](const Hash128& id) { told[id] += 1; };
+  Pin pin = pin_of("a", 1);
+  pin.shared = true;
+  book.put(pin);
+  EXPECT_EQ(told[pin.id], 1);
+  EXPECT_EQ(book.shared(), std::vector{pin.id});
+  book.placed(pin.id, {2, 1});
+  EXPECT_EQ(told[pin.id], 2);
+  book.adopt(pin);
+  book.drop(pin.id);
+  book.adopt(pin_of("a", 2));
+  EXPECT_EQ(told.size(), 1u);
+  EXPECT_TRUE(book.shared().empty()) << "it is nobody else's to know";
+  book.erase(pin.id);
+  EXPECT_EQ(told[pin.id], 3);
+}
+
+TEST(PinBook, PinsOfOtherGatewaysCountForTheirOwner) {
+  PinBook book(PinOptions{});
+  for (int i = 0; i < 64; ++i) book.adopt(pin_of("many", i, 1));
+  EXPECT_NE(book.refusal(wish_of("many", 64, 1)).find("pins.per_owner"), std::string::npos);
+}
+
 TEST(PinBook, TextsAreBoundedInBytes) {
   PinOptions options;
   options.text_bytes = 250;

@@ -1,0 +1,81 @@
+#pragma once
+
+// Pins in etcd, under <prefix>/pins/<id>, each under a lease that ends when the pin does: a gateway that
+// restarts, or a second one, lists and keeps what was pinned through another, and what an owner may pin is
+// bounded by all that the owner has. Two tasks, invisible to requests: one reads and watches, the other
+// writes what changes here. The rules are route/placement/pin_sync.h's, the records pin_record.h's. While
+// etcd is away the gateway goes on with the pins that it knows. All calls on the io_context's thread.
+//
+// Kept by one gateway alone: a pin whose request has a cache_salt of the client's own, which is nobody else's
+// to know, and one whose record is longer than kPinRecordBytesMax.
+
+#include <absl/container/flat_hash_map.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/core/log.h"
+#include "common/core/metrics.h"
+#include "common/core/time.h"
+#include "common/etcd/etcd.h"
+#include "common/etcd/keys.h"
+#include "common/net/task_group.h"
+#include "common/net/wakeable_timer.h"
+#include "gateway/cluster/pin_keeper.h"
+#include "gateway/cluster/pin_record.h"
+#include "gateway/route/placement/pin_sync.h"
+
+namespace troupe {
+
+class PinStore {
+ public:
+  struct Parts {
+    Executor executor;
+    PinKeeper& pins;  // its book's on_change is set here
+    Metrics& metrics;
+    const Clock& clock;
+    const Logger& log;
+  };
+  // REQUIRES: etcd has members.
+  PinStore(const EtcdOptions& etcd, const std::string& prefix, const Parts& parts);
+  ~PinStore();
+  PinStore(const PinStore&) = delete;
+  PinStore& operator=(const PinStore&) = delete;
+
+  // Starts endless tasks in `group`: cancel the group to stop them.
+  void start(TaskGroup& group);
+
+ private:
+  struct Lease {
+    int64_t id = 0;
+    int64_t until_unix_s = 0;
+  };
+  Task<void> follow();
+  Task<Status> look_and_watch();
+  Task<Status> fetch(std::vector<Hash128> ids);
+  void take(const etcd::KeyValue& kv, bool deleted);
+  Task<void> write();
+  Task<Status> write_one(Hash128 id);
+  Task<Status> put(Hash128 id, PinRecord record);
+  Task<Status> remove(Hash128 id);
+  std::string key_of(const Hash128& id) const;
+  std::optional<Hash128> id_of(std::string_view key) const;
+  void failed(const Status& why);
+  void went_well();
+
+  const std::string keys_;  // begin of all
+  const Executor executor_;
+  PinKeeper& pins_;
+  const Clock& clock_;
+  const Logger& log_;
+  EtcdClient etcd_;
+  route::PinSync sync_;
+  absl::flat_hash_map<Hash128, Lease> leases_;  // of pins in etcd
+  WakeableTimer changes_;                       // write()'s sleep
+  Counter& failed_;
+  bool fails_ = false;  // logged
+};
+
+}  // namespace troupe
