@@ -24,16 +24,25 @@ inline constexpr int64_t kDrawVocabMax = int64_t{1} << 22;
 // Bits of a draw's random number.
 inline constexpr int kDrawBits = 53;
 
-// A logit as it is compared: NaN is -inf, and there is one zero.
+// A logit as it is compared: there is one zero.
 TROUPE_HOST_DEVICE inline float clean_logit(float logit) {
-  return logit == logit ? logit + 0.0f : -INFINITY;
+  return logit + 0.0f;
 }
 
-// A key that sorts as the logits do. REQUIRES: clean.
+// A key that sorts as the logits do. REQUIRES: clean, not NaN.
 TROUPE_HOST_DEVICE inline uint32_t logit_key(float logit) {
   uint32_t bits;
   std::memcpy(&bits, &logit, sizeof(bits));
   return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+}
+
+// The same, and NaN is greater than all.
+TROUPE_HOST_DEVICE inline uint32_t best_key(float logit) {
+  return logit == logit ? logit_key(logit) : 0xffffffffu;
+}
+// Whether softmax has a meaning for a row whose greatest key is this: no logit is NaN or +inf, nor all -inf.
+TROUPE_HOST_DEVICE inline bool is_drawable(uint32_t greatest) {
+  return greatest > logit_key(-INFINITY) && greatest < logit_key(INFINITY);
 }
 
 // The order in which tokens are kept: by logit, among equals the lowest id.
@@ -53,9 +62,9 @@ inline float draw_scale(float temperature) {
   return scale < FLT_MAX ? scale : FLT_MAX;
 }
 
-// REQUIRES: clean logits, logit <= best, best > -inf
+// REQUIRES: clean logits, logit <= best, best finite
 TROUPE_HOST_DEVICE inline uint64_t draw_weight(float logit, float best, float scale) {
-  if (logit == best) return kFullWeight;  // also where both are +inf
+  if (logit == best) return kFullWeight;
   const float x = (logit - best) * scale;
   if (!(x > -41.0f)) return 0;
   // 2^x = 2^n · 2^f with f in [-1/2, 1/2]: adding 1.5 · 2^23 rounds x to n. 2^f by its Taylor series, whose

@@ -39,14 +39,15 @@ uint64_t rank_of(float logit, size_t id) {
   return draw_rank(logit_key(clean_logit(logit)), static_cast<uint32_t>(id));
 }
 
-size_t argmax(std::span<const float> logits) {
-  size_t best = 0;
+// kNoDraw where no token can be drawn.
+int32_t argmax(std::span<const float> logits) {
+  int32_t best = kNoDraw;
   float best_logit = kMinusInfinity;
   for (size_t i = 0; i < logits.size(); ++i) {
-    if (logits[i] > best_logit) {  // false for NaN
-      best_logit = logits[i];
-      best = i;
-    }
+    if (logits[i] <= best_logit) continue;  // false for NaN
+    if (!std::isfinite(logits[i])) return kNoDraw;
+    best_logit = logits[i];
+    best = static_cast<int32_t>(i);
   }
   return best;
 }
@@ -71,7 +72,6 @@ std::vector<Candidate> select_top_k(const Weights& weights, size_t k) {
     std::nth_element(kept.begin(), last, kept.end(), better);
     kept.resize(k);
     threshold = logits[static_cast<size_t>(kept[k - 1].id())];
-    if (std::isnan(threshold)) threshold = kMinusInfinity;
   };
   for (size_t i = 0; i < logits.size(); ++i) {
     if (logits[i] > threshold || kept.size() < k) {
@@ -187,10 +187,10 @@ void edit_logits(std::span<float> logits, const SampleRow& row, const int32_t* d
 }
 
 int32_t draw_token(std::span<const float> logits, const DrawParams& params) {
-  const size_t first = argmax(logits);
-  const float best = clean_logit(logits[first]);
-  if (!(params.temperature > 0) || best == kMinusInfinity) return static_cast<int32_t>(first);
+  const int32_t first = argmax(logits);
+  if (!(params.temperature > 0) || first == kNoDraw) return first;
 
+  const float best = clean_logit(logits[static_cast<size_t>(first)]);
   const Weights weights{logits, best, draw_scale(params.temperature)};
   const uint64_t random = counter_bits(params.seed, params.position);
   const uint64_t least = least_weight(params.min_p);

@@ -39,9 +39,12 @@ struct SampleRow {
   LogitPenalties penalties = {};
   std::span<const LogitEdit> edits = {};  // each token once
   // Not below zero: the answer's last token is SampleParams::drawn[last_drawn], and `edits` are those before
-  // it was emitted.
+  // it was emitted. (Where that is kNoDraw, there is none.)
   int32_t last_drawn = -1;
 };
+
+// Drawn from a row for which softmax has no meaning: a logit is NaN or +inf, or all are -inf.
+inline constexpr int32_t kNoDraw = -1;
 
 // 53 random bits.
 uint64_t counter_bits(uint64_t seed, uint64_t position);
@@ -49,7 +52,7 @@ uint64_t counter_bits(uint64_t seed, uint64_t position);
 // REQUIRES: every edit's token, and row.last_drawn's, is in the vocabulary of logits.size(). `drawn`:
 // SampleParams::drawn's, null where no row has a last_drawn.
 void edit_logits(std::span<float> logits, const SampleRow& row, const int32_t* drawn = nullptr);
-// Draws from edited logits. REQUIRES: logits not empty. NaNs are treated as -inf; all -inf gives token 0.
+// Draws from edited logits; kNoDraw where that cannot be. REQUIRES: logits not empty.
 int32_t draw_token(std::span<const float> logits, const DrawParams& params);
 
 }  // namespace troupe

@@ -192,6 +192,11 @@ void describe_serving(SettingsSchema& schema, WorkerSettings& s) {
            "for a whole request that comes directly; one through a gateway has the gateway's")
       .range(1, 86'400'000)
       .unit("ms");
+  schema
+      .add("limits.text_timeout_ms", &s.server.generator.text_timeout,
+           "processor time that the template and the tokens of one request may take")
+      .range(10, 3'600'000)
+      .unit("ms");
 }
 
 // "configs/demo-model/" → "demo-model".

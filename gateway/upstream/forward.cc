@@ -219,19 +219,6 @@ void fail_with_event(ForwardResult& result, StreamError error) {
   note_length_refusal(result.held_body, result.failure);
 }
 
-// Cuts `piece` down to whole events; `held` keeps the beginning of an incomplete one.
-void hold_rest(std::string& piece, std::string& held) {
-  if (!held.empty()) {
-    held += piece;
-    piece.swap(held);
-    held.clear();
-  }
-  const size_t whole = piece.size() > kHeldEventMax ? piece.size() : whole_events(piece);
-  if (whole == piece.size()) return;
-  held.assign(piece, whole);
-  piece.resize(whole);
-}
-
 // A piece of whole events: what the client gets of it, and the error that it reports.
 struct StreamPiece {
   std::string_view events;
@@ -281,7 +268,8 @@ bool is_cut(Relay& relay, bool ended) {
 
 Task<void> relay_stream(Relay& relay) {
   ResumeTap* const tap = relay.input.tap;
-  std::string piece, held;
+  std::string piece;
+  EventHold hold(kHeldEventMax);
   bool ended = false, done = false;
   while (true) {
     auto more = co_await relay.answer.read(piece);
@@ -292,7 +280,7 @@ Task<void> relay_stream(Relay& relay) {
     }
     if (!*more) break;
     relay.came(piece.size());
-    hold_rest(piece, held);
+    hold.keep_whole(piece);
     if (tap != nullptr) tap->cut(piece);
     if (tap != nullptr && tap->strayed()) {
       fail(relay.result, FailureKind::kBody,
@@ -323,6 +311,7 @@ Task<void> relay_stream(Relay& relay) {
     fail(relay.result, FailureKind::kStatus, absl::UnavailableError(kErrorInStream));
     co_return;
   }
+  const std::string& held = hold.held();
   // (An error may be the last, without the blank line that ends an event.)
   const std::string_view last_error = relay.input.foreign ? error_event(held) : std::string_view();
   if (!last_error.empty() && !relay.exchange.head_sent()) {

@@ -8,16 +8,37 @@
 
 namespace troupe {
 
-size_t whole_events(std::string_view bytes) {
-  const auto end_of = [](size_t at, size_t length) { return at == std::string_view::npos ? 0 : at + length; };
-  if (bytes.ends_with("\n\n")) return bytes.size();  // the usual case: a worker writes whole events
-  return std::max(end_of(bytes.rfind("\n\n"), 2), end_of(bytes.rfind("\r\n\r\n"), 4));
+size_t whole_events(std::string_view bytes, size_t seen) {
+  constexpr size_t kBeginning = 3;  // of a blank line
+  const size_t from = seen - std::min(seen, kBeginning);
+  const std::string_view rest = bytes.substr(from);
+  const auto end_of = [from](size_t at, size_t length) {
+    return at == std::string_view::npos ? 0 : from + at + length;
+  };
+  if (rest.ends_with("\n\n")) return bytes.size();  // the usual case: a worker writes whole events
+  return std::max(end_of(rest.rfind("\n\n"), 2), end_of(rest.rfind("\r\n\r\n"), 4));
+}
+
+void EventHold::keep_whole(std::string& piece) {
+  const size_t seen = held_.size();
+  if (seen > 0) {
+    held_ += piece;
+    piece.swap(held_);
+  }
+  const size_t whole = piece.size() > bytes_max_ ? piece.size() : whole_events(piece, seen);
+  if (whole == 0) {
+    held_.swap(piece);
+    piece.clear();
+    return;
+  }
+  held_.assign(piece, whole);
+  piece.resize(whole);
 }
 
 namespace {
 
-// Bytes of the first event, its blank line included; all where there is no blank line.
-size_t first_event(std::string_view events) {
+// Bytes of the first event, its blank line included, which ends in one of two ways.
+size_t first_event_bytes(std::string_view events) {
   for (size_t at = events.find('\n'); at != std::string_view::npos; at = events.find('\n', at + 1)) {
     const std::string_view rest = events.substr(at + 1);
     if (rest.starts_with('\n')) return at + 2;
@@ -26,13 +47,13 @@ size_t first_event(std::string_view events) {
   return events.size();
 }
 
-// Calls `see(event)` for every event, its blank line included, until it returns true.
+// Calls `see(event)` for every event, until it returns true.
 template <typename See>
 void for_each_event(std::string_view events, See see) {
   while (!events.empty()) {
-    const size_t size = first_event(events);
-    if (see(events.substr(0, size))) return;
-    events.remove_prefix(size);
+    const size_t bytes = first_event_bytes(events);
+    if (see(events.substr(0, bytes))) return;
+    events.remove_prefix(bytes);
   }
 }
 

@@ -9,8 +9,25 @@
 
 namespace troupe {
 
-// Number of leading bytes that are whole events (up to and including the last blank line).
-size_t whole_events(std::string_view bytes);
+// Number of leading bytes that are whole events (up to and including the last blank line). The first `seen`
+// are known to hold none.
+size_t whole_events(std::string_view bytes, size_t seen = 0);
+
+// Makes whole events of a stream's pieces, however they cut it, in linear time. Not thread-safe.
+class EventHold {
+ public:
+  // An event longer than that is passed on in parts.
+  explicit EventHold(size_t bytes_max) : bytes_max_(bytes_max) {}
+  // Cuts `piece`, behind what was held, down to whole events, and holds the rest.
+  void keep_whole(std::string& piece);
+  // The beginning of an event that is not whole.
+  const std::string& held() const { return held_; }
+
+ private:
+  const size_t bytes_max_;
+  std::string held_;
+};
+
 // The first error event in these whole events, as OpenAI-like servers report errors after the head: data with
 // an `error` or of `"object": "error"`, of `event: error`, or llama.cpp's `error: {…}`; empty: none.
 std::string_view error_event(std::string_view events);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -7,7 +8,7 @@
 
 namespace troupe {
 
-// out[t] = table[ids[t]]
+// out[t] = table[ids[t]]; table[0] where no token was drawn (kNoDraw), which nobody looks at
 struct EmbedParams {
   std::span<const int32_t> ids;  // (T), each in [0, V), or -1 - s: the one in drawn[s]
   Tensor table;                  // (V, D) as loaded: float32, bfloat16 or float16
@@ -18,7 +19,7 @@ struct EmbedParams {
   // The id to take for out[t], where `drawn` is in host memory.
   int64_t id_of(int64_t t) const {
     const int32_t id = ids[static_cast<size_t>(t)];
-    return id >= 0 ? id : drawn.as<const int32_t>()[-1 - id];
+    return id >= 0 ? id : std::max(drawn.as<const int32_t>()[-1 - id], 0);
   }
 };
 

@@ -7,7 +7,7 @@
 
 namespace troupe {
 
-// out[s] = the token drawn from logits[s], whose edits are made in place before.
+// out[s] = the token drawn from logits[s], whose edits are made in place before; kNoDraw where there is none.
 struct SampleParams {
   Tensor logits;                    // (S, V) float32, V <= kDrawVocabMax
   std::span<const SampleRow> rows;  // (S)

@@ -35,7 +35,17 @@ void cut(std::vector<Token>& tokens, const DrawParams& params) {
   std::erase_if(tokens, [&](const Token& token) { return token.weight < least_weight(params.min_p); });
 }
 
+bool has_distribution(std::span<const float> logits) {
+  bool has_any = false;
+  for (const float logit : logits) {
+    if (std::isnan(logit) || logit == INFINITY) return false;
+    has_any |= logit > -INFINITY;
+  }
+  return has_any;
+}
+
 int32_t draw(std::span<const float> logits, const DrawParams& params) {
+  if (!has_distribution(logits)) return kNoDraw;
   std::vector<Token> tokens;
   for (size_t i = 0; i < logits.size(); ++i) {
     tokens.push_back({clean_logit(logits[i]), static_cast<int32_t>(i), 0});
@@ -43,7 +53,7 @@ int32_t draw(std::span<const float> logits, const DrawParams& params) {
   std::stable_sort(tokens.begin(), tokens.end(),
                    [](const Token& a, const Token& b) { return a.logit > b.logit; });
   const float best = tokens.front().logit;
-  if (!(params.temperature > 0) || best == -INFINITY) return tokens.front().id;
+  if (!(params.temperature > 0)) return tokens.front().id;
   for (Token& token : tokens) token.weight = draw_weight(token.logit, best, draw_scale(params.temperature));
   cut(tokens, params);
   std::sort(tokens.begin(), tokens.end(), [](const Token& a, const Token& b) { return a.id < b.id; });

@@ -94,6 +94,27 @@ TEST(WholeEvents, EndAtABlankLine) {
   EXPECT_EQ(whole_events("a\n\nb\r\n\r\nc\n\nd"), 11u);
 }
 
+TEST(WholeEvents, AreTheSameHoweverPiecesCutThem) {
+  const std::string stream = "data: a\n\n: b\r\n\r\ndata: c\ndata: d\n\n\nrest\r\n";
+  const size_t whole = stream.rfind("rest");
+  for (size_t first = 1; first < 6; ++first) {
+    EventHold hold(1 << 20);
+    std::string passed;
+    for (size_t at = 0, size = first; at < stream.size(); at += size, size = size % 5 + 1) {
+      std::string piece = stream.substr(at, size);
+      hold.keep_whole(piece);
+      EXPECT_TRUE(piece.empty() || piece.ends_with("\n\n") || piece.ends_with("\r\n\r\n")) << piece;
+      passed += piece;
+    }
+    EXPECT_EQ(passed, stream.substr(0, whole));
+    EXPECT_EQ(hold.held(), stream.substr(whole));
+  }
+  EventHold small(4);
+  std::string piece = "data: long";
+  small.keep_whole(piece);
+  EXPECT_EQ(piece, "data: long") << "one that is too long is passed on in parts";
+}
+
 TEST(StreamEvents, AnAnswersEndIsItsFinishReasonOrDone) {
   EXPECT_TRUE(ends_answer("data: {\"choices\":[{\"finish_reason\":\"stop\"}]}\n\n"));
   EXPECT_TRUE(ends_answer("data: {\"finish_reason\":null}\n\ndata: {\"finish_reason\" : \"length\"}\n\n"));

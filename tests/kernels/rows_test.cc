@@ -112,11 +112,11 @@ TEST_P(Rows, EmbedReadsEveryCheckpointTypeExactly) {
 
 TEST_P(Rows, EmbedTakesWhatTheStepBeforeDrew) {
   const auto table = OwnedTensor::random(DType::kBFloat16, {10, 19}, random_);
-  const std::vector<int32_t> drawn{7, 2};
-  OwnedTensor out(DType::kFloat32, {3, 19}), truth(DType::kFloat32, {3, 19});
-  backend_->embed({std::vector<int32_t>{2, 5, 7}, table.view(), truth.view()});
-  backend_->embed({std::vector<int32_t>{-2, 5, -1}, table.view(), out.view(),
-                   Tensor::make(const_cast<int32_t*>(drawn.data()), DType::kInt32, {2})});
+  const std::vector<int32_t> drawn{7, 2, kNoDraw};
+  OwnedTensor out(DType::kFloat32, {4, 19}), truth(DType::kFloat32, {4, 19});
+  backend_->embed({std::vector<int32_t>{2, 5, 7, 0}, table.view(), truth.view()});
+  backend_->embed({std::vector<int32_t>{-2, 5, -1, -3}, table.view(), out.view(),
+                   Tensor::make(const_cast<int32_t*>(drawn.data()), DType::kInt32, {3})});
   EXPECT_TRUE(same_bits(out.view(), truth.view()));
 }
 

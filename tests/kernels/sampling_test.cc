@@ -26,11 +26,10 @@ TEST(DrawWeights, AreTheExponentialToSinglePrecision) {
 }
 
 TEST(DrawWeights, TheBestIsExactAndNoTokenIsHeavier) {
-  for (const float best : {0.0f, -3.5f, 1e30f, INFINITY}) {
+  for (const float best : {0.0f, -3.5f, 1e30f}) {
     EXPECT_EQ(draw_weight(best, best, 1.0f), kFullWeight);
     EXPECT_LE(draw_weight(std::nextafter(best, -INFINITY), best, 1.0f), kFullWeight);
     EXPECT_EQ(draw_weight(-INFINITY, best, 1.0f), 0u);
-    EXPECT_EQ(draw_weight(clean_logit(std::nanf("")), best, FLT_MAX), 0u);
   }
 }
 
@@ -49,7 +48,12 @@ TEST(DrawWeights, KeysAreInTheLogitsOrderAndThereIsOneZero) {
     EXPECT_LT(logit_key(ordered[i - 1]), logit_key(ordered[i])) << ordered[i];
   }
   EXPECT_EQ(logit_key(clean_logit(-0.0f)), logit_key(0.0f));
-  EXPECT_EQ(logit_key(clean_logit(std::nanf(""))), logit_key(-INFINITY));
+  for (const float nan : {std::nanf(""), -std::nanf("")}) {
+    EXPECT_GT(best_key(nan), best_key(INFINITY));
+    EXPECT_FALSE(is_drawable(best_key(nan)));
+  }
+  for (const float logit : {-3e38f, 0.0f, 3e38f}) EXPECT_TRUE(is_drawable(best_key(logit)));
+  for (const float logit : {-INFINITY, INFINITY}) EXPECT_FALSE(is_drawable(best_key(logit)));
 }
 
 TEST(Sampling, TheCpuDrawsWhatAFullSortDraws) {
@@ -62,6 +66,36 @@ TEST(Sampling, TheCpuDrawsWhatAFullSortDraws) {
         const SampleCases cases(8, vocab, random);
         EXPECT_EQ(cases.drawn_by(*cpu), cases.drawn_by(*ref)) << vocab << ", round " << round;
       }
+    }
+  }
+}
+
+// A row that softmax cannot make a distribution of, and no other row of its batch.
+TEST(Sampling, NoTokenIsDrawnWhereALogitIsNoNumber) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<std::vector<float>> rows = {{1, 2, 3},
+                                                {1, kNan, 3},
+                                                {-kNan, 2, 3},
+                                                {1, 2, INFINITY},
+                                                {-INFINITY, 2, -1},
+                                                {-INFINITY, kNan, -1},
+                                                {kNan, kNan, kNan},
+                                                {-INFINITY, -INFINITY, -INFINITY},
+                                                {-3e38f, -3e38f, 3e38f}};
+  const std::vector<int32_t> best = {2, kNoDraw, kNoDraw, kNoDraw, 1, kNoDraw, kNoDraw, kNoDraw, 2};
+  for (const char* backend : {"ref", "cpu"}) {
+    const auto made = make({backend, {}});
+    for (const DrawParams& draw :
+         {DrawParams{.temperature = 0}, DrawParams{.top_k = 1}, DrawParams{.top_p = 0},
+          DrawParams{.temperature = 1e-4f}, DrawParams{.min_p = 1}}) {
+      std::vector<float> logits;
+      for (const auto& row : rows) logits.insert(logits.end(), row.begin(), row.end());
+      const std::vector<SampleRow> wanted(rows.size(), SampleRow{.draw = draw});
+      std::vector<int32_t> out(rows.size(), 7);
+      const auto count = static_cast<int64_t>(rows.size());
+      made->sample({Tensor::make(logits.data(), DType::kFloat32, {count, 3}), wanted,
+                    Tensor::make(out.data(), DType::kInt32, {count})});
+      EXPECT_EQ(out, best) << backend;
     }
   }
 }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <deque>
 #include <functional>
 #include <limits>
@@ -30,11 +31,14 @@ class FakeModel {
 
   // The "attention" over a context's slots, in order.
   static Hash128 attend(Hash128 state, Hash128 slot) {
+    if (state == FakeKv::kNan || slot == FakeKv::kNan) return FakeKv::kNan;
     return {state.hi * 0x9E3779B97F4A7C15u + slot.hi, std::rotl(state.lo, 7) ^ (slot.lo + state.hi)};
   }
 
   void fill_logits(Hash128 state, float* out) const {
-    std::fill(out, out + vocab_size_, -std::numeric_limits<float>::infinity());
+    constexpr float kInf = std::numeric_limits<float>::infinity();
+    std::fill(out, out + vocab_size_, state == FakeKv::kNan ? std::nanf("") : -kInf);
+    if (state == FakeKv::kNan) return;
     for (TokenId token : alphabet_) {
       const uint64_t mixed = mix_hash(state, {0, static_cast<uint64_t>(token)});
       out[token] = static_cast<float>(mixed >> 40) * (5.0f / (1 << 24));

@@ -20,13 +20,13 @@ namespace troupe::testing {
 class HarnessServer {
  public:
   explicit HarnessServer(FakeRunner::Hook before_step = {}, const Generator::Options& generator = {},
-                         bool hand_on_conversations = true)
+                         bool hand_on_conversations = true, int64_t prompt_bytes_max = 4000)
       : harness_({.before_step = std::move(before_step)}) {
     model_.name = "fake";
     model_.tokenizer = harness_.tokenizer.get();
     model_.config = load_model_config(TROUPE_SOURCE_DIR "/configs/demo-model").value();
     model_.total_count_max = 400;
-    model_.prompt_bytes_max = 4000;
+    model_.prompt_bytes_max = prompt_bytes_max;
     WorkerServer::Options options;
     options.http.host = "127.0.0.1";
     options.http.port = 0;

@@ -19,6 +19,11 @@ ApiError step_error(const Status& status) {
   if (status.code() == absl::StatusCode::kCancelled || status.code() == absl::StatusCode::kUnavailable) {
     return ApiError::unavailable("the worker is shutting down");
   }
+  if (status.code() == absl::StatusCode::kDataLoss) {
+    ApiError error = ApiError::internal(to_std(status.message()));
+    error.code = "numerical_error";
+    return error;
+  }
   // Only the compute thread can detect these: no room beside the pinned blocks, or for a pin.
   const bool refused = status.code() == absl::StatusCode::kInvalidArgument ||
                        status.code() == absl::StatusCode::kResourceExhausted;

@@ -91,6 +91,7 @@ struct Engine::Impl {
   void finish_step();
   void accept(const StepOutput& output);
   void score_prompts();
+  void fail_undrawn();
   void mark_length_stops();
   void fail_step(const Batch& batch, const Status& error);
   void drop(RequestId id);  // any thread: stops computing the request

@@ -123,6 +123,7 @@ void Engine::Impl::finish_step() {
   const TimePoint end = now();
   scheduler.resolve(tokens, end, finished);
   for (TokenEvent& event : events) event.at = end;
+  fail_undrawn();
   mark_length_stops();
   for (RequestId id : finished) sequences.erase(id);
   if (!events.empty()) text_out.push(events);
@@ -137,8 +138,10 @@ void Engine::Impl::accept(const StepOutput& output) {
   for (const Drawn& drawn : under_way->drawn) {
     const auto found = sequences.find(drawn.id);
     const TokenId token = output.tokens[tokens.size()];
-    StepToken& told = tokens.emplace_back(StepToken{drawn.id, token, false});
+    StepToken& told = tokens.emplace_back(StepToken{.id = drawn.id, .token = token});
+    told.finished = told.spoilt = token == kNoDraw;
     if (found == sequences.end()) continue;  // it ended or was cancelled before this step was done
+    if (told.spoilt) continue;
     Sequence& sequence = found->second;
     TokenEvent& event = events.emplace_back();
     event.id = drawn.id;
@@ -170,6 +173,18 @@ void Engine::Impl::score_prompts() {
     auto scores = sequences.at(event.id).take_prompt_scores();
     if (!scores.empty()) event.prompt_scores = std::make_unique<std::vector<TokenScore>>(std::move(scores));
   }
+}
+
+// The fault is of the model or of this request's KV: the others of its step go on.
+void Engine::Impl::fail_undrawn() {
+  std::vector<RequestId> undrawn;
+  for (const StepToken& told : tokens) {
+    if (told.spoilt && sequences.erase(told.id) > 0) undrawn.push_back(told.id);
+  }
+  if (undrawn.empty()) return;
+  metrics.undrawn(undrawn.size());
+  log.error("no_token_drawn", {{"requests", undrawn.size()}, {"reason", "logits that are no numbers"}});
+  text_out.fail(undrawn, absl::DataLossError("the model computed logits that are no numbers"));
 }
 
 // Marks the requests that the scheduler ended without a stop token. Both lists are in the step's order.

@@ -65,8 +65,10 @@ EngineMetrics::EngineMetrics(Metrics& m, const std::string& model)
           "Steps with less prefill than there was, for the sake of their decodes.", labels_of(model))),
       pinned_blocks_(
           m.gauge("troupe_kv_blocks_pinned", "KV blocks of prefixes that are pinned.", labels_of(model))),
-      step_errors_(m.counter("troupe_step_errors_total", "Steps that failed with all their requests.",
-                             labels_of(model))),
+      errors_{m.counter("troupe_step_errors_total", "Steps that failed with all their requests.",
+                        labels_of(model)),
+              m.counter("troupe_numerical_errors_total",
+                        "Requests that ended because their logits were no numbers.", labels_of(model))},
       step_seconds_(m.histogram("troupe_step_seconds", "Duration of a step: plan, run, sample, commit.",
                                 kStepBuckets, labels_of(model))) {}
 

@@ -19,7 +19,8 @@ class EngineMetrics {
   // Called by the compute thread only.
   void step(Duration duration);
   void stats(const SchedulerStats& stats);
-  void step_error() { step_errors_.Increment(); }
+  void step_error() { errors_.steps.Increment(); }
+  void undrawn(size_t requests) { errors_.undrawn.Increment(static_cast<double>(requests)); }
 
   // Called by the text-out thread only.
   void first_token(Duration since_submit, int64_t prompt_count);
@@ -49,7 +50,11 @@ class EngineMetrics {
   Counter& evicted_shared_blocks_;
   Counter& budget_limited_steps_;
   Gauge& pinned_blocks_;
-  Counter& step_errors_;
+  struct Errors {
+    Counter& steps;
+    Counter& undrawn;  // requests
+  };
+  Errors errors_;
   Histogram& step_seconds_;
   SchedulerStats last_;  // totals already counted
 };

@@ -1,8 +1,6 @@
 #include "worker/http/generator.h"
 
 #include <boost/asio/as_tuple.hpp>
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/post.hpp>
 #include <charconv>
 #include <ctime>
 #include <optional>
@@ -18,23 +16,6 @@ namespace {
 
 TimePoint now() {
   return std::chrono::steady_clock::now();
-}
-
-// Runs `function` (not a coroutine) on `pool` and resumes on the caller's executor with its result. Waits
-// even when cancelled: the function reads what the caller's frame owns.
-template <typename Result, typename Function>
-Task<Result> run_on(asio::thread_pool& pool, Function function) {
-  auto initiate = [&pool](auto handler, Function job) {
-    auto work = asio::make_work_guard(handler);
-    asio::post(pool, [handler = std::move(handler), work = std::move(work), job = std::move(job)]() mutable {
-      auto executor = work.get_executor();
-      asio::post(executor, [handler = std::move(handler), work = std::move(work), result = job()]() mutable {
-        std::move(handler)(std::move(result));
-      });
-    });
-  };
-  return asio::async_initiate<const UseTask, void(Result)>(std::move(initiate), use_task,
-                                                           std::move(function));
 }
 
 // Frees every choice in the engine when the request's coroutine ends, however it ends.
@@ -151,13 +132,11 @@ Generator::Generator(Executor executor, Options options, const ServedModel& mode
       options_(options),
       model_(model),
       engine_(engine),
-      text_in_(1),
+      text_jobs_(options.text_timeout),
       random_(std::random_device{}()),
       idle_timer_(executor) {}
 
-Generator::~Generator() {
-  text_in_.join();
-}
+Generator::~Generator() = default;
 
 ApiResult<Deadline> Generator::admit(const HttpRequest& request) const {
   if (refusing_) return ApiError::unavailable("the worker is shutting down");
@@ -200,30 +179,17 @@ Task<void> Generator::handle_text(HttpCall& call, TextAnswer answer) {
 
 Task<ApiResult<std::string>> Generator::answer_text(const HttpRequest& request, TextAnswer answer,
                                                     Deadline deadline) {
-  auto job = [this, &request, answer, deadline]() -> ApiResult<std::string> {
-    if (deadline.expired(now())) return deadline_error();
-    try {
-      return answer(model_, request.body);
-    } catch (const std::exception& e) {  // out of memory, at the edge of the standard library
-      return ApiError::internal(std::string("text in: ") + e.what());
-    }
-  };
-  return run_on<ApiResult<std::string>>(text_in_, std::move(job));
+  auto job = [this, &request, answer] { return answer(model_, request.body); };
+  return text_jobs_.run<std::string>(request.body.size(), deadline, std::move(job));
 }
 
-// Text in: everything that costs time in proportion to the prompt runs on the text-in thread.
 Task<ApiResult<PreparedRequest>> Generator::prepare(const HttpRequest& request, GenerateRequest::Kind kind,
                                                     Deadline deadline) {
   const uint64_t random_seed = random_();
-  auto job = [this, &request, kind, deadline, random_seed]() -> ApiResult<PreparedRequest> {
-    if (deadline.expired(now())) return deadline_error();
-    try {
-      return prepare_request(model_, kind, request.body, random_seed, hints_of(request));
-    } catch (const std::exception& e) {  // out of memory, at the edge of the standard library
-      return ApiError::internal(std::string("text in: ") + e.what());
-    }
+  auto job = [this, &request, kind, random_seed] {
+    return prepare_request(model_, kind, request.body, random_seed, hints_of(request));
   };
-  return run_on<ApiResult<PreparedRequest>>(text_in_, std::move(job));
+  return text_jobs_.run<PreparedRequest>(request.body.size(), deadline, std::move(job));
 }
 
 Answer Generator::make_answer(PreparedRequest& prepared, bool tells_ids) {
@@ -276,19 +242,6 @@ Task<void> Generator::generate(HttpCall& call, PreparedRequest prepared, Deadlin
   }
 }
 
-template <typename Prepared, typename Prepare>
-Task<ApiResult<Prepared>> Generator::prepare_on_text_in(Deadline deadline, Prepare prepare) {
-  auto job = [deadline, prepare]() -> ApiResult<Prepared> {
-    if (deadline.expired(now())) return deadline_error();
-    try {
-      return prepare();
-    } catch (const std::exception& e) {  // out of memory, at the edge of the standard library
-      return ApiError::internal(std::string("text in: ") + e.what());
-    }
-  };
-  return run_on<ApiResult<Prepared>>(text_in_, std::move(job));
-}
-
 Task<ApiResult<Usage>> Generator::compute(EngineRequest request, Deadline deadline) {
   const auto channel = std::make_shared<OutputChannel>(executor_);
   auto sink = [channel](EngineOutput piece) { channel->put(std::move(piece)); };
@@ -312,9 +265,9 @@ Task<void> Generator::handle_prefix(HttpCall& call, Prefixes& prefixes) {
     co_return;
   }
   const RunningScope running(*this);
-  auto prepared = co_await prepare_on_text_in<PreparedPrefix>(deadline.value(), [this, &call] {
-    return prepare_prefix(model_, call.request().body, hints_of(call.request()));
-  });
+  auto job = [this, &call] { return prepare_prefix(model_, call.request().body, hints_of(call.request())); };
+  const size_t bytes = call.request().body.size();
+  auto prepared = co_await text_jobs_.run<PreparedPrefix>(bytes, deadline.value(), std::move(job));
   if (!prepared.ok()) {
     co_await call.fail(prepared.error());
     co_return;
@@ -341,8 +294,9 @@ Task<void> Generator::handle_conversation(HttpCall& call) {
     co_return;
   }
   const RunningScope running(*this);
-  auto prepared = co_await prepare_on_text_in<EngineRequest>(
-      deadline.value(), [this, &call] { return prepare_tail(model_, call.request().body); });
+  auto job = [this, &call] { return prepare_tail(model_, call.request().body); };
+  const size_t bytes = call.request().body.size();
+  auto prepared = co_await text_jobs_.run<EngineRequest>(bytes, deadline.value(), std::move(job));
   if (!prepared.ok()) {
     co_await call.fail(prepared.error());
     co_return;

@@ -3,7 +3,7 @@
 // The life of one generation request on a worker, in the order of the functions in generator.cc and, from the
 // first piece on, in response_stream.cc:
 //
-//   admit → text in (own thread) → submit → first piece → stream | whole answer
+//   admit → text in (text_jobs.h) → submit → first piece → stream | whole answer
 //
 // A request for several choices is one group in the engine: admitted whole or not at all, with one mailbox
 // for its pieces, and ended together.
@@ -14,7 +14,6 @@
 // its gateway can resume the stream elsewhere at any time. However the request ends (answered, deadline,
 // client gone), leaving the function frees it in the engine.
 
-#include <boost/asio/thread_pool.hpp>
 #include <chrono>
 #include <memory>
 #include <random>
@@ -24,6 +23,7 @@
 #include "worker/http/output_channel.h"
 #include "worker/http/prefixes.h"
 #include "worker/http/response_builder.h"
+#include "worker/http/text_jobs.h"
 #include "worker/input/prepare_prefix.h"
 #include "worker/input/prompt_pipeline.h"
 
@@ -35,25 +35,29 @@ class Generator {
     // Requests admitted at once (being tokenised, waiting or running); more are answered 429 at no cost.
     int64_t requests_max = 1088;
     std::chrono::milliseconds request_timeout{600'000};
+    // Processor time that a request's template and tokens may take.
+    std::chrono::milliseconds text_timeout{10'000};
     // A step that takes longer is considered hung: streams send no more heartbeats.
     std::chrono::milliseconds stuck_after{60'000};
   };
   // `model` and `engine` must outlive this. All calls on `executor`'s thread.
   Generator(Executor executor, Options options, const ServedModel& model, Engine& engine);
-  ~Generator();  // joins the text-in thread
+  ~Generator();  // joins the text-in threads
 
   Task<void> handle(HttpCall& call, GenerateRequest::Kind kind);
   // POST /v1/prefixes: computed after every answered request, and kept in `prefixes`.
   Task<void> handle_prefix(HttpCall& call, Prefixes& prefixes);
   // POST /v1/conversations: computed likewise, and cached like any other KV.
   Task<void> handle_conversation(HttpCall& call);
-  // A request that only needs text in: `answer` makes the whole answer of a body, on the text-in thread.
+  // A request that only needs text in: `answer` makes the whole answer of a body, on a text-in thread.
   using TextAnswer = ApiResult<std::string> (*)(const ServedModel& model, std::string_view body);
   Task<void> handle_text(HttpCall& call, TextAnswer answer);
 
   // Answers new requests with 503 from now on.
   void refuse_new() { refusing_ = true; }
   bool refusing() const { return refusing_; }
+  // A text-in thread does not come back: the requests behind it wait for nothing.
+  bool text_is_stuck() const { return text_jobs_.age() > text_jobs_.age_max(); }
   int64_t running_count() const { return running_count_; }
   // Waits until nothing runs and no request has arrived for a second; returns at the deadline or on hurry().
   Task<void> wait_quiet(Deadline deadline);
@@ -76,9 +80,6 @@ class Generator {
   Task<ApiResult<PreparedRequest>> prepare(const HttpRequest& request, GenerateRequest::Kind kind,
                                            Deadline deadline);
   Task<ApiResult<std::string>> answer_text(const HttpRequest& request, TextAnswer answer, Deadline deadline);
-  // Runs `prepare` on a body, on the text-in thread.
-  template <typename Prepared, typename Prepare>
-  Task<ApiResult<Prepared>> prepare_on_text_in(Deadline deadline, Prepare prepare);
   // Computes a prompt without an answer.
   Task<ApiResult<Usage>> compute(EngineRequest request, Deadline deadline);
   Task<void> generate(HttpCall& call, PreparedRequest prepared, Deadline deadline);
@@ -91,9 +92,9 @@ class Generator {
   Options options_;
   const ServedModel& model_;
   Engine& engine_;
-  asio::thread_pool text_in_;  // one thread: requests are tokenised in order of arrival
-  std::mt19937_64 random_;     // for ids, and seeds of requests that have none
-  Timer idle_timer_;           // cancelled when running_count_ reaches 0
+  TextJobs text_jobs_;
+  std::mt19937_64 random_;  // for ids, and seeds of requests that have none
+  Timer idle_timer_;        // cancelled when running_count_ reaches 0
   int64_t running_count_ = 0;
   TimePoint asked_at_{};  // last arrival
   bool refusing_ = false;

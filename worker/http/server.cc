@@ -17,7 +17,6 @@
 #include "worker/sim_device/fault_exchange.h"
 
 namespace troupe {
-
 namespace {
 
 constexpr std::string_view kPrefixRoute = "/v1/prefixes/{id}";
@@ -89,7 +88,8 @@ struct WorkerServer::Impl {
   void tell_token_cache();
 
   bool ready() const {
-    return started && !draining && !generator.refusing() && (faults == nullptr || !faults->refuses());
+    return started && !draining && !generator.refusing() && !generator.text_is_stuck() &&
+           (faults == nullptr || !faults->refuses());
   }
   Task<void> give_notice(Deadline until);
   void count(const HttpCall& call, TimePoint begin);
@@ -290,8 +290,7 @@ void WorkerServer::Impl::count(const HttpCall& call, TimePoint begin) {
   auto& counter = request_counters[{call.endpoint(), call.code()}];
   if (counter == nullptr) {
     Labels labels{{"path", std::string(call.endpoint())}, {"code", std::to_string(call.code())}};
-    counter =
-        &metrics.counter("troupe_http_requests_total", "Requests answered, by path and status code", labels);
+    counter = &metrics.counter("troupe_http_requests_total", "Requests, by path and status code", labels);
   }
   counter->Increment();
   const auto level = call.code() >= 500 ? LogLevel::kWarn : LogLevel::kDebug;
@@ -320,7 +319,8 @@ Task<void> WorkerServer::Impl::readyz(HttpCall& call) {
     return call.answer_json(503, R"({"status":"leaving","takes_requests_for_ms":)" +
                                      std::to_string(std::max(ms, int64_t{0})) + "}");
   }
-  return call.fail(ApiError::unavailable("the worker is shutting down"));
+  const char* why = generator.text_is_stuck() ? "a text thread is stuck" : "the worker is shutting down";
+  return call.fail(ApiError::unavailable(why));
 }
 
 Task<void> WorkerServer::Impl::load(HttpCall& call) {

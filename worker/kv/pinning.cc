@@ -45,6 +45,7 @@ int32_t PrefixCache::pinned_count(const Match& match) const {
 }
 
 void PrefixCache::set_planned(const LockedPrefix& path, int32_t count, bool planned) {
+  if (!planned && impl_->planned_count == 0) return;
   for (RadixNodeId id = path.run; id >= 0;) {
     RadixNode& r = impl_->tree.run(id);
     id = r.parent;
@@ -52,10 +53,6 @@ void PrefixCache::set_planned(const LockedPrefix& path, int32_t count, bool plan
     r.planned = planned;
     impl_->planned_count += planned ? 1 : -1;
   }
-}
-
-bool PrefixCache::has_planned() const {
-  return impl_->planned_count > 0;
 }
 
 void PrefixCache::Impl::pin(RadixNodeId id) {

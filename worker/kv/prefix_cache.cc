@@ -135,6 +135,22 @@ bool PrefixCache::insert_tail(const LockedPrefix& path, const Tail& tail) {
   return true;
 }
 
+void PrefixCache::discard(std::span<const Hash128> hashes, Hash128 root, std::span<const TokenId> ids) {
+  Impl& c = *impl_;
+  const Match match = find(hashes);
+  if (match.run >= 0 && match.run_count < c.tree.run(match.run).count()) return;
+  const size_t tail_begin = std::min(static_cast<size_t>(match.count) * c.block_size, ids.size());
+  c.drop_covered_tails({match.run, match.count}, root, ids.subspan(tail_begin));
+  for (RadixNodeId id = match.run; id >= 0 && c.tree.run(id).listed;) {
+    const RadixNode& r = c.tree.run(id);
+    const RadixNodeId before = r.parent;
+    c.gone_hashes.resize(static_cast<size_t>(r.count()));
+    c.tree.last_hashes(r, c.gone_hashes);
+    c.cut(id, r.count());
+    id = before;
+  }
+}
+
 void PrefixCache::release(const LockedPrefix& path) {
   for (RadixNodeId id = path.run; id >= 0;) {
     const RadixNodeId before = impl_->tree.run(id).parent;

@@ -81,6 +81,9 @@ class PrefixCache {
   // Keeps the last, partly filled block of a request that ends, behind its path. Returns false, and does not
   // keep it, if all its ids are cached already. REQUIRES: no request writes to the block any more.
   bool insert_tail(const LockedPrefix& path, const Tail& tail);
+  // The cached blocks of a chain are found no more, nor a tail behind them that `ids` (the whole chain's) has
+  // at its place: from the last block on, up to one that is held, pinned, or that other blocks hang on.
+  void discard(std::span<const Hash128> hashes, Hash128 root, std::span<const TokenId> ids);
   // Drops a request's references; the blocks it held stay cached.
   void release(const LockedPrefix& path);
   // Prefetches the memory that insert() and release() read first.
@@ -89,7 +92,6 @@ class PrefixCache {
   // home here, or takes the mark back. Marked runs are evicted after all others, as long as they are used now
   // and then.
   void set_planned(const LockedPrefix& path, int32_t count, bool planned);
-  bool has_planned() const;
   // Frees up to `count` blocks. Returns the number freed.
   int32_t evict(int32_t count);
 

@@ -130,9 +130,7 @@ void BlockTables::take_blocks(ScheduledRequest& request, const PrefixCache::Matc
   request.blocks.reserve(static_cast<size_t>(count + std::min(answer, kAnswerRoom)));
   request.path = cache_.hold(match, request.user, request.blocks);
   const int32_t prefix_blocks = request.spec.prefix_count / options_.block_size;
-  if (prefix_blocks > 0 && (request.spec.planned || cache_.has_planned())) {
-    cache_.set_planned(request.path, prefix_blocks, request.spec.planned);
-  }
+  if (prefix_blocks > 0) cache_.set_planned(request.path, prefix_blocks, request.spec.planned);
   if (prefix_blocks > 0 && match.count >= prefix_blocks) {
     const auto last = static_cast<size_t>(prefix_blocks - 1);
     residency_.found(request.blocks[last], prefix_blocks - 1, request.spec.set);

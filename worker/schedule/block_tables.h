@@ -75,11 +75,14 @@ class BlockTables {
   // Gives all blocks back. Cached blocks stay cached, and so does the computed part of a last block that is
   // not full. computed_count and cached_count become 0.
   void release(ScheduledRequest& request);
+  // Nothing cached of a request that has ended is found any more (PrefixCache::discard).
+  void discard(std::span<const Hash128> hashes, Hash128 salt, std::span<const TokenId> ids) {
+    cache_.discard(hashes, salt, ids);
+  }
   // Pins what is cached of the prompt of a request that has ended, under request.spec.pin; what was pinned
   // under that name before is pinned no more.
   void pin(const ScheduledRequest& request);
-  void unpin(Hash128 name);                                       // an unknown name is ignored
-  int32_t pinned_count() const { return cache_.pinned_count(); }  // blocks
+  void unpin(Hash128 name);  // an unknown name is ignored
   // Leading blocks of a request that are pinned: it finds them whenever it is admitted.
   int32_t pinned_count(const ScheduledRequest& request) const;
   // Names the full blocks of the known ids that have no name yet. Called once for a prompt; what is emitted

@@ -30,7 +30,7 @@ class PinReserve {
 
  private:
   // Blocks that are pinned, or may be when the present requests end.
-  int32_t kept_count() const { return tables_->pinned_count() + reserved_count_; }
+  int32_t kept_count() const { return tables_->cache().pinned_count() + reserved_count_; }
   int64_t most_tokens(const ScheduledRequest& request, int32_t kept_blocks) const;
   Status fit(ScheduledRequest& request);
   Status fit_others(const ScheduledRequest& newcomer, bool cut);

@@ -75,6 +75,7 @@ struct alignas(64) ScheduledRequest {
   RequestPhase phase = RequestPhase::kWaiting;
   bool scores_prompt = false;
   bool stopped = false;  // by a stop token, while it was in the step in flight
+  bool spoilt = false;   // then: StepToken::spoilt
 
   std::vector<TokenId> ids;    // known_count of them, or none
   int32_t sampled_index = -1;  // of the last id, while its token is not known (Scheduler::advance)

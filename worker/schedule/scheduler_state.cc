@@ -1,6 +1,7 @@
 #include "worker/schedule/scheduler_state.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace troupe {
 
@@ -25,7 +26,7 @@ SchedulerState::SchedulerState(const SchedulerConfig& c)
       lengths(c.max_sets),
       set_work(c.simulation.skip_set_work ? 0 : std::min(c.max_sets, kSetsToldMax)) {}
 
-void SchedulerState::end(ScheduledRequest& request, bool complete) {
+SchedulerState::Remains SchedulerState::end(ScheduledRequest& request, bool complete) {
   queues.leave(request);
   // Its memory was needed for so long, whatever ended it. A request in the background answers nothing.
   const int32_t emitted_count = request.emitted_count();
@@ -33,7 +34,15 @@ void SchedulerState::end(ScheduledRequest& request, bool complete) {
   tables.release(request);
   if (complete && !request.spec.pin.is_zero()) tables.pin(request);
   pins.drop(request);
+  Remains remains{std::move(request.block_hashes), std::move(request.ids), request.spec.salt,
+                  request.spec.pin};
   queues.erase(request);
+  return remains;
+}
+
+void SchedulerState::discard(const Remains& remains) {
+  if (!remains.pin.is_zero()) tables.unpin(remains.pin);
+  tables.discard(remains.block_hashes, remains.salt, remains.ids);
 }
 
 void SchedulerState::refresh_stats() {
@@ -42,7 +51,7 @@ void SchedulerState::refresh_stats() {
   stats.blocks_free = tables.pool().free_count();
   stats.blocks_cached = tables.pool().cached_count();
   stats.blocks_used = tables.pool().used_count();
-  stats.blocks_pinned = tables.pinned_count();
+  stats.blocks_pinned = tables.cache().pinned_count();
   stats.evicted_blocks_total = tables.cache_counts().evicted;
   stats.evicted_shared_blocks_total = tables.cache_counts().evicted_shared;
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <vector>
 
 #include "common/core/status.h"
 #include "worker/schedule/block_tables.h"
@@ -25,8 +26,16 @@ struct SchedulerState {
   SchedulerState(const SchedulerState&) = delete;
   SchedulerState& operator=(const SchedulerState&) = delete;
 
+  // Names that a request which has ended leaves behind: of its blocks in the cache.
+  struct Remains {
+    std::vector<Hash128> block_hashes;
+    std::vector<TokenId> ids;
+    Hash128 salt, pin;
+  };
   // The request ends and is destroyed. `complete`: it came to its end, so what it asked to pin is pinned.
-  void end(ScheduledRequest& request, bool complete);
+  Remains end(ScheduledRequest& request, bool complete);
+  // Its KV is no good: it is neither pinned nor found from now on.
+  void discard(const Remains& remains);
   // Brings the gauges of `stats` up to date; the totals always are.
   void refresh_stats();
   Status verify() const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "common/core/check.h"
 
@@ -38,7 +39,7 @@ void StepCommit::advance_item(ScheduledRequest& request, const BatchItem& item) 
   state_.stats.computed_tokens_total += item.count;
   state_.set_work.add(request.spec.set, request.spec.prefix_count, item.count);
   if (request.stopped) {  // before this step, which computed for it in vain
-    if (item.samples) sampled_.push_back({request.id, nullptr, false});
+    if (item.samples) sampled_.push_back({.id = request.id, .request = nullptr, .ended = false});
     return;
   }
   request.computed_count += item.count;
@@ -48,7 +49,7 @@ void StepCommit::advance_item(ScheduledRequest& request, const BatchItem& item) 
   state_.queues.set_pending(request, item.samples ? 0 : request.rest_count());
   if (!item.samples) return;
   request.sampled_index = static_cast<int32_t>(sampled_.size());
-  Sampled& entry = sampled_.emplace_back(Sampled{request.id, &request, false});
+  Sampled& entry = sampled_.emplace_back(Sampled{.id = request.id, .request = &request, .ended = false});
   if (!request.ids.empty()) request.ids.push_back(-1 - request.sampled_index);
   ++request.known_count;
   state_.queues.finish_prefill(request);
@@ -67,12 +68,14 @@ void StepCommit::resolve(std::span<const StepToken> tokens, TimePoint now, std::
     const Sampled& entry = sampled_[i];
     const StepToken& token = tokens[i];
     TROUPE_CHECK(token.id == entry.id, "a step's end needs one token for each item that samples, in order");
+    if (token.spoilt && entry.remains != nullptr) state_.discard(*entry.remains);
     if (entry.request != nullptr) {
       ScheduledRequest& request = *entry.request;
       request.sampled_index = -1;
       if (!request.ids.empty()) request.ids.back() = token.token;
       if (!token.finished) continue;
       request.stopped = true;
+      request.spoilt = token.spoilt;
       stopped_.push_back(&request);
     } else if (!entry.ended) {
       continue;
@@ -90,12 +93,20 @@ void StepCommit::abandon() {
 }
 
 void StepCommit::end(ScheduledRequest& request, bool complete) {
-  if (request.sampled_index >= 0) sampled_[static_cast<size_t>(request.sampled_index)].request = nullptr;
-  state_.end(request, complete);
+  Sampled* const entry =
+      request.sampled_index >= 0 ? &sampled_[static_cast<size_t>(request.sampled_index)] : nullptr;
+  SchedulerState::Remains remains = state_.end(request, complete);
+  if (entry == nullptr) return;
+  entry->request = nullptr;
+  entry->remains = std::make_unique<SchedulerState::Remains>(std::move(remains));
 }
 
 void StepCommit::end_stopped() {
-  for (ScheduledRequest* r : stopped_) end(*r, /*complete=*/true);
+  for (ScheduledRequest* r : stopped_) {
+    const bool is_spoilt = r->spoilt;
+    const SchedulerState::Remains remains = state_.end(*r, /*complete=*/!is_spoilt);
+    if (is_spoilt) state_.discard(remains);
+  }
   stopped_.clear();
 }
 

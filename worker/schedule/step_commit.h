@@ -4,6 +4,7 @@
 // the tokens that were drawn. Between the two a request's last id is a placeholder for its token; blocks that
 // are cached or hashed were computed a step earlier, so their ids are known by then. Pure; not thread-safe.
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -33,8 +34,9 @@ class StepCommit {
   // An item that sampled in the step that was advanced last.
   struct Sampled {
     RequestId id;
-    ScheduledRequest* request;  // null: it is gone
+    ScheduledRequest* request;  // null: it is gone, and left `remains`
     bool ended;                 // by the number of its tokens
+    std::unique_ptr<SchedulerState::Remains> remains = nullptr;
   };
 
   void advance_counted(std::vector<RequestId>& finished);

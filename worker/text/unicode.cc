@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/core/work_limit.h"
 #include "worker/text/unicode_corrections.h"
 
 namespace troupe {
@@ -38,6 +39,7 @@ Status append_decomposed(std::vector<utf8proc_int32_t>& points, std::string_view
                          utf8proc_option_t options) {
   std::array<utf8proc_int32_t, 32> parts;  // the longest decomposition, of U+FDFA, has 18
   for (size_t pos = 0; pos < text.size();) {
+    TROUPE_RETURN_IF_ERROR(count_work(1));
     int bound_class = 0;  // of no use here, but written
     const auto count =
         utf8proc_decompose_char(static_cast<utf8proc_int32_t>(next_code_point(text, pos)), parts.data(),

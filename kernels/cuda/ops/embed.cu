@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kThreads)
     take_rows(const T* table, const int32_t* rows, const int32_t* drawn, float* out, int64_t columns) {
   await_launch_before();
   int32_t row = rows[blockIdx.x];
-  if (row < 0) row = drawn[-1 - row];
+  if (row < 0) row = max(drawn[-1 - row], 0);  // kNoDraw: its row is for nothing
   const T* const from = table + int64_t{row} * columns;
   float* const to = out + int64_t{blockIdx.x} * columns;
   const int64_t first = int64_t{blockIdx.y} * kThreads * kColumnsPerThread + threadIdx.x;

@@ -1,4 +1,4 @@
-// out[s] = the token drawn from logits[s] after its edits (sampling.h), the host's to the bit
+// out[s] = the token drawn from logits[s] after its edits (sampling.h), the host's to the bit; or kNoDraw
 //
 // logits (S, V) float32, edited in place · out (S) int32
 // A block a row, whatever the batch. Weights are integers (draw_weights.h), so sums may be added up in any
@@ -53,7 +53,7 @@ struct Row {
   __device__ __forceinline__ Sum64 weight_of(float logit) const { return draw_weight(logit, best, scale); }
 };
 
-// visit(id, logit) of each of a row's tokens, by one thread or another.
+// visit(id, logit) of each of a row's tokens, by one thread or another. (Only the first pass may meet NaN.)
 template <typename Visit>
 __device__ __forceinline__ void visit_tokens(const float* logits, int count, const Visit& visit) {
   constexpr int kWide = 4;
@@ -292,13 +292,14 @@ __global__ void __launch_bounds__(kThreads) sample_rows(Rows p) {
 
   Sum64 first = 0;
   visit_tokens(logits, p.count, [&](int id, float logit) {
-    first = Max()(first, draw_rank(logit_key(logit), static_cast<uint32_t>(id)));
+    first = Max()(first, draw_rank(best_key(logit), static_cast<uint32_t>(id)));
   });
   first = block_reduce<kThreads>(first, Max(), scratch.warps);
+  const bool drawable = is_drawable(key_of_rank(first));
   const auto best_id = static_cast<int32_t>(id_of_rank(first));
   Row row{logits, p.count, clean_logit(logits[best_id]), draw.scale};
-  if (draw.scale == 0 || row.best == -INFINITY) {
-    if (threadIdx.x == 0) p.out[blockIdx.x] = best_id;
+  if (draw.scale == 0 || !drawable) {
+    if (threadIdx.x == 0) p.out[blockIdx.x] = drawable ? best_id : kNoDraw;
     return;
   }
 

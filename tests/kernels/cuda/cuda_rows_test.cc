@@ -68,7 +68,7 @@ TEST_P(CudaRows, SiluMulIsRefsOverTheWholeRangeAndKeepsNaNs) {
 }
 
 TEST_P(CudaRows, EmbedAndGatherAreExact) {
-  const std::vector<int32_t> ids{4, 0, 4, 9};
+  const std::vector<int32_t> ids{4, 0, 0, 9};
   for (const DType type : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
     for (const int64_t columns : kColumns) {
       OwnedTensor table(type, {10, columns});
@@ -86,12 +86,13 @@ TEST_P(CudaRows, EmbedAndGatherAreExact) {
       });
       EXPECT_TRUE(same_bits(out.view(), truth.view())) << dtype_name(type) << " " << columns;
       std::vector<int32_t> names = ids;
-      const std::vector<int32_t> drawn{ids[3], ids[0]};
+      const std::vector<int32_t> drawn{ids[3], ids[0], kNoDraw};
       names[0] = -2;
+      names[2] = -3;  // whatever is not read: the first row
       names[3] = -1;
       const auto named = in_every_order(DType::kFloat32, {4, columns}, [&](const Tensor& to) {
         cuda_->embed(
-            {names, table.view(), to, Tensor::make(const_cast<int32_t*>(drawn.data()), DType::kInt32, {2})});
+            {names, table.view(), to, Tensor::make(const_cast<int32_t*>(drawn.data()), DType::kInt32, {3})});
       });
       EXPECT_TRUE(same_bits(named.view(), truth.view())) << dtype_name(type) << " " << columns;
       const auto gathered = in_every_order(DType::kFloat32, {4, columns}, [&](const Tensor& to) {

@@ -284,5 +284,48 @@ TEST_F(PrefixCacheDeathTest, ReleasingTwiceAborts) {
   EXPECT_DEATH(cache.release(path), "without a reference");
 }
 
+TEST_F(PrefixCacheTest, WhatIsDiscardedIsFoundNoMore) {
+  const auto persona = keys(1, 3), one = joined(persona, keys(100, 2)), two = joined(persona, keys(200, 2));
+  visit(one);
+  cache.discard(one, {}, ids_of(one));
+  EXPECT_EQ(cache.size(), 0);
+  visit(one);
+  visit(two, 2);
+  cache.discard(two, {}, ids_of(two));
+  EXPECT_EQ(found_of(two), 3u) << "another conversation hangs on it";
+  EXPECT_EQ(found_of(one), 5u);
+  cache.discard(persona, {}, ids_of(persona));
+  EXPECT_EQ(found_of(one), 5u);
+  {
+    Holder holder(cache, pool, one);
+    cache.discard(one, {}, ids_of(one));
+    EXPECT_EQ(found_of(one), 5u) << "it is held";
+    expect_whole({&holder});
+    holder.end();
+  }
+  const auto pin = cache.pin(cache.find(persona), {});
+  cache.discard(one, {}, ids_of(one));
+  EXPECT_EQ(found_of(one), 3u) << "they are pinned";
+  cache.unpin(pin);
+  cache.discard(one, {}, ids_of(one));
+  EXPECT_EQ(cache.size(), 0);
+  expect_whole();
+}
+
+TEST_F(PrefixCacheTest, ATailIsDiscardedWithItsChain) {
+  const auto chain = keys(1, 2);
+  auto ids = ids_of(chain);
+  ids.insert(ids.end(), {70, 71, 72});
+  Holder holder(cache, pool, chain);
+  holder.compute();
+  ASSERT_TRUE(
+      cache.insert_tail(holder.path, {.block = pool.allocate(), .ids = std::span(ids).subspan(8, 2)}));
+  holder.end();
+  EXPECT_EQ(cache.size(), 3);
+  cache.discard(chain, {}, ids);
+  EXPECT_EQ(cache.size(), 0);
+  expect_whole();
+}
+
 }  // namespace prefix_cache_test
 }  // namespace troupe

@@ -21,8 +21,13 @@ class FakeKv {
   FakeKv(int32_t block_size, int32_t block_count)
       : block_size_(block_size), slots_(static_cast<size_t>(block_size) * static_cast<size_t>(block_count)) {}
 
+  // A token after which nothing is a number.
+  static constexpr TokenId kNanToken = 23;
+  static constexpr Hash128 kNan{~uint64_t{0}, ~uint64_t{0}};
+
   // Context after each further token; what a slot holds.
   static Hash128 extend(Hash128 context, TokenId token) {
+    if (context == kNan || token == kNanToken) return kNan;
     return chain_hash(context, std::span<const int32_t>(&token, 1));
   }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/work_limit.h"
 #include "worker/text/jinja/value.h"
 
 namespace troupe::jinja {
@@ -16,6 +17,7 @@ thread_local Meter* current_meter = nullptr;
 
 void Meter::read(int64_t bytes) {
   read_bytes_ += bytes;
+  if (!count_work(static_cast<size_t>(bytes)).ok()) throw JinjaError("its time is over");
   if (read_bytes_ / kTextBytesAStep > steps_max_)
     throw JinjaError(absl::StrCat("more than ", steps_max_, " steps"));
 }

@@ -29,10 +29,10 @@ bool starts_with_word(std::string_view text) {
   return !text.empty() && is_word_char(next_code_point(text, pos));
 }
 
-// Returns the start of the white space at the end of text.
-size_t trailing_space_begin(std::string_view text) {
-  size_t begin = text.size();
-  while (begin > 0) {
+// Start of the white space that ends at `end`, not before `least`.
+size_t trailing_space_begin(std::string_view text, size_t least, size_t end) {
+  size_t begin = end;
+  while (begin > least) {
     size_t previous = previous_boundary(text, begin);
     size_t pos = previous;
     if (!is_white_space(next_code_point(text, pos))) break;
@@ -41,13 +41,24 @@ size_t trailing_space_begin(std::string_view text) {
   return begin;
 }
 
-size_t leading_space_end(std::string_view text) {
-  size_t end = 0;
-  for (size_t pos = 0; pos < text.size(); end = pos) {
-    if (!is_white_space(next_code_point(text, pos))) break;
+// Ends of the white space that begins at rising places of a text. It may begin at every place of one stretch,
+// where tokens are white space themselves, which is then read once.
+class LeadingSpace {
+ public:
+  explicit LeadingSpace(std::string_view text) : text_(text) {}
+
+  size_t end(size_t begin) {
+    size_t pos = std::max(begin, end_);
+    for (end_ = pos; pos < text_.size(); end_ = pos) {
+      if (!is_white_space(next_code_point(text_, pos))) break;
+    }
+    return end_;
   }
-  return end;
-}
+
+ private:
+  std::string_view text_;
+  size_t end_ = 0;  // of the last stretch
+};
 
 std::vector<std::string> contents_of(const std::vector<const AddedToken*>& tokens) {
   std::vector<std::string> contents;
@@ -164,7 +175,8 @@ bool AddedTokenMatcher::begins_at(std::string_view text, size_t pos) const {
 
 std::vector<TextPart> AddedTokenMatcher::split(std::string_view text, std::span<const size_t> cuts) const {
   std::vector<TextPart> parts;
-  size_t done = 0;  // parts cover [0, done)
+  size_t done = 0;           // parts cover [0, done)
+  LeadingSpace after(text);  // of what follows a match
   for (size_t pos = 0; pos < text.size();) {
     Match match;
     while (!cuts.empty() && cuts.front() <= pos) cuts = cuts.subspan(1);
@@ -182,10 +194,10 @@ std::vector<TextPart> AddedTokenMatcher::split(std::string_view text, std::span<
     size_t begin = match.begin;
     size_t end = match.end;
     // An earlier token's rstrip keeps what it took.
-    if (token.lstrip) begin = std::max(trailing_space_begin(text.substr(0, begin)), done);
-    if (token.rstrip) end += leading_space_end(text.substr(end));
+    if (token.lstrip) begin = begin > done ? trailing_space_begin(text, done, begin) : done;
+    if (token.rstrip) end = after.end(end);
     if (done < begin) parts.push_back({-1, text.substr(done, begin - done)});
-    parts.push_back({token.id, text.substr(begin, end - begin)});
+    parts.push_back({token.id, text.substr(begin, std::max(begin, end) - begin)});
     done = end;
   }
   if (done < text.size()) parts.push_back({-1, text.substr(done)});

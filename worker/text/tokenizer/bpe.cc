@@ -7,12 +7,14 @@
 
 #include <algorithm>
 
+#include "common/core/work_limit.h"
 #include "worker/text/unicode.h"
 
 namespace troupe {
 namespace {
 
 constexpr size_t kScanSymbolsMax = 24;
+constexpr size_t kJoinWork = 16;  // of one join from the heap, as bytes of text
 
 uint64_t pair_key(int32_t left, int32_t right) {
   return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
@@ -119,12 +121,13 @@ void Bpe::push_join(Scratch& scratch, int32_t left) const {
   std::push_heap(scratch.joins.begin(), scratch.joins.end(), comes_later);
 }
 
-void Bpe::apply_joins(Scratch& scratch) const {
+Status Bpe::apply_joins(Scratch& scratch) const {
   std::vector<Symbol>& symbols = scratch.symbols;
   std::vector<Join>& joins = scratch.joins;
   joins.clear();
   for (size_t i = 0; i < symbols.size(); ++i) push_join(scratch, static_cast<int32_t>(i));
   while (!joins.empty()) {
+    TROUPE_RETURN_IF_ERROR(count_work(kJoinWork));
     std::pop_heap(joins.begin(), joins.end(), comes_later);
     Join join = joins.back();
     joins.pop_back();
@@ -141,25 +144,28 @@ void Bpe::apply_joins(Scratch& scratch) const {
     if (left.previous >= 0) push_join(scratch, left.previous);
     push_join(scratch, join.left);
   }
+  return {};
 }
 
-void Bpe::encode(std::string_view piece, Scratch& scratch, std::vector<int32_t>& ids) const {
+Status Bpe::encode(std::string_view piece, Scratch& scratch, std::vector<int32_t>& ids) const {
   if (ignore_merges_) {
     auto it = vocab_.find(to_absl(piece));
     if (it != vocab_.end()) {
       ids.push_back(it->second);
-      return;
+      return {};
     }
   }
+  TROUPE_RETURN_IF_ERROR(count_work(piece.size()));
   seed_symbols(piece, scratch.symbols);
   if (scratch.symbols.size() <= kScanSymbolsMax) {
     join_by_scanning(scratch.symbols);
   } else {
-    apply_joins(scratch);
+    TROUPE_RETURN_IF_ERROR(apply_joins(scratch));
   }
   for (const Symbol& symbol : scratch.symbols) {
     if (symbol.alive) ids.push_back(symbol.id);
   }
+  return {};
 }
 
 }  // namespace troupe

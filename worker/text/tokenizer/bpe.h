@@ -41,7 +41,8 @@ class Bpe {
     std::vector<Join> joins;
   };
 
-  void encode(std::string_view piece, Scratch& scratch, std::vector<int32_t>& ids) const;
+  // An error where this thread's WorkLimit ends it: then `ids` is of no use.
+  Status encode(std::string_view piece, Scratch& scratch, std::vector<int32_t>& ids) const;
 
   std::optional<int32_t> token_to_id(std::string_view token) const;
   // All tokens with their ids, in no particular order.
@@ -61,7 +62,7 @@ class Bpe {
   void seed_symbols(std::string_view piece, std::vector<Symbol>& symbols) const;
   const Merge* find_merge(int32_t left, int32_t right) const;
   void push_join(Scratch& scratch, int32_t left) const;
-  void apply_joins(Scratch& scratch) const;
+  Status apply_joins(Scratch& scratch) const;
   void join_by_scanning(std::vector<Symbol>& symbols) const;
   void index_characters();
   void index_bytes();

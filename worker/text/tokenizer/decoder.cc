@@ -288,10 +288,18 @@ void Decoder::Stream::feed_strip(size_t index, std::string token, std::string& o
   token.erase(0, first * stage.content.size());
   // The first different character ends the beginning.
   state.to_strip = token.empty() ? state.to_strip - first : 0;
-  std::string text = std::exchange(state.held, {}) + token;
-  size_t last = count_trailing(text, stage.content, stage.stop) * stage.content.size();
-  state.held = text.substr(text.size() - last);
-  text.resize(text.size() - last);
+  const size_t unit = stage.content.size(), held_max = stage.stop * unit;
+  const size_t last = count_trailing(token, stage.content, token.size() / unit) * unit;
+  std::string text;
+  if (last == token.size()) {  // nothing but the character: of a run the beginning goes on
+    state.held += token;
+    const size_t over = state.held.size() - std::min(state.held.size(), held_max);
+    text = state.held.substr(0, over);
+    state.held.resize(state.held.size() - over);
+  } else {
+    text = std::exchange(state.held, token.substr(token.size() - std::min(last, held_max))) + token;
+    text.resize(text.size() - state.held.size());
+  }
   feed(index + 1, std::move(text), out);
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/work_limit.h"
 #include "worker/text/json_fields.h"
 #include "worker/text/tokenizer/byte_level.h"
 #include "worker/text/tokenizer/pattern.h"
@@ -201,7 +202,10 @@ StatusOr<Normalizer> Normalizer::load(const bj::value& value, const std::string&
 }
 
 Status Normalizer::apply(NormalizedText& text, Regex::Matcher& matcher) const {
-  for (const auto& step : steps_) TROUPE_RETURN_IF_ERROR(step->apply(text, matcher));
+  for (const auto& step : steps_) {
+    TROUPE_RETURN_IF_ERROR(count_work(text.text.size()));
+    TROUPE_RETURN_IF_ERROR(step->apply(text, matcher));
+  }
   return {};
 }
 

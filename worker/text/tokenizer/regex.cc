@@ -6,6 +6,7 @@
 #include <new>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/work_limit.h"
 
 namespace troupe {
 namespace {
@@ -13,6 +14,8 @@ namespace {
 constexpr size_t kPatternBytesMax = 64u << 10;
 // Backtracking limit of one match; published patterns need a handful of steps a character.
 constexpr uint32_t kMatchStepsMax = 10'000'000;
+// Work of a match besides its text's.
+constexpr size_t kMatchWork = 8;
 constexpr size_t kJitStackStartBytes = 32u << 10;
 constexpr size_t kJitStackMaxBytes = 8u << 20;
 
@@ -74,6 +77,7 @@ Status Regex::for_each_match(std::string_view text, Matcher& matcher,
     Span span{offsets[0], offsets[1]};
     if (span.begin > span.end)
       return absl::InternalError("regex match ends before it begins (\\K is not supported)");
+    TROUPE_RETURN_IF_ERROR(count_work(kMatchWork + span.end - from));
     bool empty = span.begin == span.end;
     if (!empty || span.begin != previous_end) found(span);
     previous_end = span.end;

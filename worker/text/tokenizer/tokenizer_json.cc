@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "common/core/work_limit.h"
 #include "common/json/json.h"
 #include "worker/text/json_fields.h"
 #include "worker/text/tokenizer/added_tokens.h"
@@ -211,18 +212,14 @@ Status JsonTokenizer::build_matchers() {
 
 // `closed`: the text around it is cached as a whole. A long piece of other text is looked up in parts.
 Status JsonTokenizer::encode_piece(std::string_view piece, bool closed, Work& work) const {
-  if (closed || work.cache == nullptr || !has_word_cuts) {
-    model->encode(piece, work.scratch, *work.ids);
-    return {};
-  }
+  if (closed || work.cache == nullptr || !has_word_cuts) return model->encode(piece, work.scratch, *work.ids);
   while (!piece.empty()) {
     const std::string_view part =
         piece.substr(0, first_part(piece, kWordSymbol, work.cache->part_bytes_min()));
     piece.remove_prefix(part.size());
     const TokenCache::Key key{kWordStage, false, part};
     TROUPE_RETURN_IF_ERROR(TokenCache::encode_once(work.cache, key, !piece.empty(), *work.ids, [&] {
-      model->encode(part, work.scratch, *work.ids);
-      return Status();
+      return model->encode(part, work.scratch, *work.ids);
     }));
   }
   return {};
@@ -292,6 +289,7 @@ Status JsonTokenizer::encode(std::string_view text, const EncodeOptions& options
   Work work;
   work.ids = &ids;
   work.cache = cache;
+  TROUPE_RETURN_IF_ERROR(count_work(text.size()));
   const std::vector<TextPart> parts = raw_tokens->split(text, all_cuts);
   // Where no token is searched in normalised text, no cut matters there.
   std::span<const size_t> cuts = normalized_tokens->empty() ? std::span<const size_t>() : all_cuts;

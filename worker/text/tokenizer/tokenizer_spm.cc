@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/core/work_limit.h"
 #include "worker/text/tokenizer/added_tokens.h"
 #include "worker/text/tokenizer/spm_encoder.h"
 #include "worker/text/tokenizer/spm_model.h"
@@ -245,6 +246,7 @@ Status SpmTokenizer::load(std::string_view model_bytes, TokenizerConfig given) {
 
 Status SpmTokenizer::encode_stretch(std::string_view stretch, bool at_start,
                                     std::vector<int32_t>& ids) const {
+  TROUPE_RETURN_IF_ERROR(count_work(stretch.size()));
   std::string error;
   bool ok = false;
   const bool has_space = stretch.starts_with(' ') || stretch.starts_with(kSpaceSymbol);
