@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/api/error.h"
+#include "gateway/upstream/forward_failures.h"
 #include "gateway/upstream/headers.h"
 #include "gateway/upstream/length_refusal.h"
 
@@ -13,58 +13,6 @@ using route::FailureKind;
 
 constexpr const char* kErrorInStream = "the worker reported an error in its stream";
 constexpr size_t kHeldEventMax = 1u << 20;  // an event longer than this is passed on in parts
-
-void fail(ForwardResult& result, FailureKind kind, Status error) {
-  if (error.code() == absl::StatusCode::kDeadlineExceeded) kind = FailureKind::kDeadline;
-  result.failure.kind = kind;
-  result.failure.http_status = result.status;
-  result.error = std::move(error);
-}
-
-void fail_to_send(ForwardResult& result, const Status& error) {
-  const bool connecting = send_phase(error) == SendPhase::kConnect;
-  const bool local = connecting && error.code() == absl::StatusCode::kResourceExhausted;
-  const bool silent = error.code() == absl::StatusCode::kAborted;
-  const FailureKind kind = silent       ? FailureKind::kSilent
-                           : local      ? FailureKind::kLocal
-                           : connecting ? FailureKind::kConnect
-                                        : FailureKind::kTransport;
-  fail(result, kind, error);
-}
-
-// An answer that is whole and empty is as good as a 502: a worker that gives such ones is ill, though its
-// connections are not.
-void fail_with_nothing(ForwardResult& result) {
-  result.status = 502;
-  fail(result, FailureKind::kStatus, absl::UnavailableError("the worker answered nothing"));
-}
-
-// The worker does not know what it was asked for, and others may.
-void fail_to_translate(ForwardInput& input, ForwardResult& result) {
-  result.failure.http_status = result.status = 404;
-  fail(result, FailureKind::kStatus, absl::UnavailableError("the worker has no such answer"));
-  result.status = input.missing_status;
-  result.held = true;
-  result.held_headers = {{"content-type", "application/json"}};
-  result.held_body = std::move(input.missing);
-}
-
-void fail_to_read(ForwardResult& result, Status error) {
-  const bool silent = error.code() == absl::StatusCode::kAborted;
-  fail(result, silent ? FailureKind::kSilent : FailureKind::kBody, std::move(error));
-}
-
-// Nothing but events can follow what the client has.
-void fail_to_stream(ForwardResult& result) {
-  result.status = 502;
-  fail(result, FailureKind::kStatus, absl::UnavailableError("the worker did not stream its answer"));
-  ApiError error = ApiError::internal("the worker did not stream its answer");
-  error.http_status = 502;
-  error.code = "bad_gateway";
-  result.held = true;
-  result.held_headers = {{"content-type", "application/json"}};
-  result.held_body = error.to_json();
-}
 
 bool is_event_stream(const ClientAnswer& answer) {
   return answer.header("content-type").starts_with("text/event-stream");

@@ -1,0 +1,63 @@
+#include "gateway/upstream/forward_failures.h"
+
+#include <utility>
+
+#include "common/api/error.h"
+
+namespace troupe {
+
+using route::FailureKind;
+
+void fail(ForwardResult& result, FailureKind kind, Status error) {
+  if (error.code() == absl::StatusCode::kDeadlineExceeded) kind = FailureKind::kDeadline;
+  result.failure.kind = kind;
+  result.failure.http_status = result.status;
+  result.error = std::move(error);
+}
+
+void fail_to_send(ForwardResult& result, const Status& error) {
+  const bool connecting = send_phase(error) == SendPhase::kConnect;
+  const bool local = connecting && error.code() == absl::StatusCode::kResourceExhausted;
+  const bool silent = error.code() == absl::StatusCode::kAborted;
+  const FailureKind kind = silent       ? FailureKind::kSilent
+                           : local      ? FailureKind::kLocal
+                           : connecting ? FailureKind::kConnect
+                                        : FailureKind::kTransport;
+  fail(result, kind, error);
+}
+
+// An answer that is whole and empty is as good as a 502: a worker that gives such ones is ill, though its
+// connections are not.
+void fail_with_nothing(ForwardResult& result) {
+  result.status = 502;
+  fail(result, FailureKind::kStatus, absl::UnavailableError("the worker answered nothing"));
+}
+
+// The worker does not know what it was asked for, and others may.
+void fail_to_translate(ForwardInput& input, ForwardResult& result) {
+  result.failure.http_status = result.status = 404;
+  fail(result, FailureKind::kStatus, absl::UnavailableError("the worker has no such answer"));
+  result.status = input.missing_status;
+  result.held = true;
+  result.held_headers = {{"content-type", "application/json"}};
+  result.held_body = std::move(input.missing);
+}
+
+void fail_to_read(ForwardResult& result, Status error) {
+  const bool silent = error.code() == absl::StatusCode::kAborted;
+  fail(result, silent ? FailureKind::kSilent : FailureKind::kBody, std::move(error));
+}
+
+// Nothing but events can follow what the client has.
+void fail_to_stream(ForwardResult& result) {
+  result.status = 502;
+  fail(result, FailureKind::kStatus, absl::UnavailableError("the worker did not stream its answer"));
+  ApiError error = ApiError::internal("the worker did not stream its answer");
+  error.http_status = 502;
+  error.code = "bad_gateway";
+  result.held = true;
+  result.held_headers = {{"content-type", "application/json"}};
+  result.held_body = error.to_json();
+}
+
+}  // namespace troupe

@@ -1,0 +1,20 @@
+#pragma once
+
+// How a try at a worker failed, as forward_once() reports it: each sets the result's failure and error, and
+// what is held for the client if no other worker does better.
+
+#include "gateway/upstream/forward_types.h"
+
+namespace troupe {
+
+// kDeadlineExceeded is a failure of its own kind, whatever `kind` says.
+void fail(ForwardResult& result, route::FailureKind kind, Status error);
+// `error`: HttpClient::send()'s.
+void fail_to_send(ForwardResult& result, const Status& error);
+// `error`: ClientAnswer::read()'s.
+void fail_to_read(ForwardResult& result, Status error);
+void fail_with_nothing(ForwardResult& result);
+void fail_to_translate(ForwardInput& input, ForwardResult& result);
+void fail_to_stream(ForwardResult& result);
+
+}  // namespace troupe

@@ -1,0 +1,75 @@
+#pragma once
+
+// The input of one try at a worker, and its result (forward.h).
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/core/status.h"
+#include "common/core/time.h"
+#include "common/net/http_client.h"
+#include "common/net/http_server.h"
+#include "gateway/route/request/retry.h"
+#include "gateway/telemetry/phase_times.h"
+#include "gateway/upstream/resume_filter.h"
+#include "gateway/upstream/stream_events.h"
+#include "gateway/upstream/usage.h"
+
+namespace troupe {
+
+struct ForwardInput {
+  ClientRequest request;      // as sent to the worker
+  HeaderList answer_headers;  // the gateway's own, for the client; moved from
+  Deadline deadline;
+  size_t whole_bytes_max = 1u << 20;
+  // Beyond this time a write to the client has stalled the worker, which may break off for it.
+  Duration client_stall = std::chrono::seconds(5);
+  std::function<void()> on_first_byte;  // the worker has begun to answer
+  // Counts the answer's bytes that went to the client, even one that has disconnected. null: not needed.
+  UsageTap* passed = nullptr;
+  // The worker is of another kind: it may answer what no other does (route::refused_alone()), report errors
+  // in other forms, and send comments before it has begun.
+  bool foreign = false;
+  // Reads the worker's answer (200), whole, and gives what the client gets; nullopt: it is none, and
+  // `missing` (an error's JSON, with this status) is passed on if no other worker does better. So is it for a
+  // 404, 405 and 501. Empty: answers are passed on as they come.
+  std::function<std::optional<std::string>(std::string_view body)> translate;
+  std::string missing;
+  int missing_status = 501;
+  size_t* received = nullptr;  // counts the answer's bytes that came, passed on or not. null: not needed
+  // The answer ends with a finish reason or [DONE]: a stream without either was cut.
+  bool generates = false;
+  bool any_path = false;   // not every server knows the request's path
+  bool one_choice = true;  // of several each has a finish reason: only [DONE] is the end
+  // Set once a stream's [DONE] went to the client, which may close then: what follows is no part of the
+  // answer. null: not needed.
+  bool* told_done = nullptr;
+  // Removes and keeps the ids (x-troupe-ids) that the worker was asked for. null: it was not asked.
+  ResumeTap* tap = nullptr;
+  // Ends kSend, measures kRelay and pauses at the end. null: not measured.
+  PhaseTimes* phases = nullptr;
+};
+
+struct ForwardResult {
+  enum class End : uint8_t {
+    kAnswered,  // the client has the whole answer
+    kFailed,  // the answer is incomplete, and the client does not know: a stream may have begun (head_sent())
+    kBroken,  // likewise after the first byte, and the client knows, as far as it can
+  };
+  End end = End::kFailed;
+  int status = 0;               // of the answer; 0: none
+  route::Failure failure;       // kFailed, kBroken
+  Status error;                 // likewise
+  bool client_stalled = false;  // the client held the worker back for longer than client_stall
+  TimePoint sent_at{};          // the last event to the client
+  // For kFailed by status: the worker's answer, passed on if no other worker does better. Its body is empty
+  // if it was, broke off, or is too large to keep. In a stream that has begun: the JSON of its error event.
+  bool held = false;
+  HeaderList held_headers;
+  std::string held_body;
+  std::optional<route::AnswerCounts> counts;  // from `tap` or `passed`, once the answer has ended
+};
+
+}  // namespace troupe
