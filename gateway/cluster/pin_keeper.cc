@@ -130,8 +130,14 @@ Task<void> PinKeeper::compute(route::Pin pin) {
     co_return;
   }
   computed_.Increment();
-  parts_.log.info("pin_computed", {{"worker", parts_.fleet.id(node)}, {"prefix", prefix_id(pin.id)}});
-  book_.placed(pin.id, {node, life});
+  parts_.log.info("pin_computed", {{"worker", parts_.fleet.id(node)}, {"prefix", prefix_id(pin.prefix)}});
+  if (book_.placed(pin.id, {node, life}) || book_.is_of_another(pin.prefix, pin.owner)) co_return;
+  // It was deleted meanwhile.
+  ClientRequest undo;
+  undo.method = "DELETE";
+  undo.target = std::string(kPrefixesPath) + "/" + prefix_id(pin.prefix);
+  const Deadline soon = Deadline::after(parts_.clock.now(), kPinWithin);
+  co_await ask_once(parts_.fleet.client(node), undo, soon);
 }
 
 }  // namespace troupe

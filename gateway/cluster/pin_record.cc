@@ -50,11 +50,15 @@ Status read_nodes(const bj::object& fields, route::Pin& pin) {
   return absl::OkStatus();
 }
 
+StatusOr<Hash128> hash_in(const bj::object& fields, const char* name) {
+  TROUPE_ASSIGN_OR_RETURN(const std::string text, text_in(fields, name, 32));
+  const auto hash = Hash128::from_hex(text);
+  if (!hash) return invalid_argument(absl::StrCat(name, ": must be 32 hex digits"));
+  return *hash;
+}
+
 Status read_key(const bj::object& fields, route::PrefixKey& key) {
-  TROUPE_ASSIGN_OR_RETURN(const std::string set, text_in(fields, "set", 32));
-  const auto hash = Hash128::from_hex(set);
-  if (!hash) return invalid_argument("set: must be 32 hex digits");
-  key.set = *hash;
+  TROUPE_ASSIGN_OR_RETURN(key.set, hash_in(fields, "set"));
   TROUPE_ASSIGN_OR_RETURN(const int64_t messages, count_in(fields, "prefix_messages"));
   TROUPE_ASSIGN_OR_RETURN(const int64_t prefix_bytes, count_in(fields, "prefix_bytes"));
   TROUPE_ASSIGN_OR_RETURN(const int64_t prompt_bytes, count_in(fields, "prompt_bytes"));
@@ -80,6 +84,7 @@ Status check_texts(const route::Pin& pin) {
 std::string pin_record_json(const PinRecord& record) {
   const route::Pin& pin = record.pin;
   bj::object fields;
+  fields["prefix"] = pin.prefix.hex();
   fields["owner"] = pin.owner;
   fields["model"] = pin.model;
   fields["tokens"] = pin.tokens;
@@ -112,6 +117,7 @@ StatusOr<PinRecord> parse_pin_record(std::string_view json) {
   const bj::object& fields = root.get_object();
   PinRecord record;
   route::Pin& pin = record.pin;
+  TROUPE_ASSIGN_OR_RETURN(pin.prefix, hash_in(fields, "prefix"));
   TROUPE_ASSIGN_OR_RETURN(pin.owner, text_in(fields, "owner", kNameBytesMax));
   TROUPE_ASSIGN_OR_RETURN(pin.model, text_in(fields, "model", kNameBytesMax));
   TROUPE_ASSIGN_OR_RETURN(pin.tokens, count_in(fields, "tokens"));

@@ -1,6 +1,6 @@
 #pragma once
 
-// A pin as it is kept in etcd, under <prefix>/pins/<id>: whose it is by a hash, and without its tenant's
+// A pin as it is kept in etcd, under <prefix>/pins/<Pin::id>: whose it is by a hash, and without its tenant's
 // salt, which every gateway derives by itself (gateway/access/tenant.h).
 
 #include <cstdint>

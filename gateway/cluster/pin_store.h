@@ -1,6 +1,6 @@
 #pragma once
 
-// Pins in etcd, under <prefix>/pins/<id>, each under a lease that ends when the pin does: a gateway that
+// Pins in etcd, under <prefix>/pins/<Pin::id>, each under a lease that ends when the pin does: a gateway that
 // restarts, or a second one, lists and keeps what was pinned through another, and what an owner may pin is
 // bounded by all that the owner has. Two tasks, invisible to requests: one reads and watches, the other
 // writes what changes here. The rules are route/placement/pin_sync.h's, the records pin_record.h's. While

@@ -27,6 +27,11 @@ int64_t kv_tokens_of(const route::Router& router, std::string_view model) {
   return least;
 }
 
+// With a salt that all gateways can derive.
+bool is_salted(const RoutedRequest& routed) {
+  return !routed.own_salt && !routed.salt.empty();
+}
+
 // Up to the value of ttl_s; of a salted one up to that of cache_salt, which ttl_s would follow (Pin::body).
 std::string open_body(std::string_view body, bool salted) {
   constexpr std::string_view kTtl = ",\"ttl_s\":}";
@@ -50,7 +55,8 @@ ApiResult<bool> PinDesk::allow(const HttpRequest& request, RequestContext& conte
   route::PinBook::Wish wish;
   wish.owner = owner;
   wish.model = routed.model;
-  wish.set = routed.key.set;
+  const std::string body = open_body(context.body_for_worker(request), is_salted(routed));
+  wish.body = body;
   wish.tokens = core_.router.ratio().tokens(routed.key.prompt_bytes);
   wish.kv_tokens = kv_tokens_of(core_.router, routed.model);
   if (const std::string why = core_.pins->refusal(wish); !why.empty()) {
@@ -59,6 +65,7 @@ ApiResult<bool> PinDesk::allow(const HttpRequest& request, RequestContext& conte
     error.code = "pin_budget_exceeded";
     return error;
   }
+  context.pin_reservation = route::PinBook::Reservation(*core_.pins, wish);
   if (routed.ttl_s) return true;
   routed.ttl_s = most_s;
   const JsonPatch ttl[] = {{"ttl_s", absl::StrCat(most_s)}};
@@ -73,16 +80,22 @@ void PinDesk::keep(const HttpRequest& request, const RequestContext& context, co
   const auto hash = parse_prefix_id(std::string_view(id->as_string()));
   if (!hash) return;
   const RoutedRequest& routed = context.routed;
-  if (!routed.pin) return core_.pins->erase(*hash);
+  const std::string owner = owner_of(context);
+  if (!routed.pin) {
+    // (The workers have unpinned it, for others as well.)
+    core_.pins->erase(route::Pin::id_of(*hash, owner));
+    return core_.pins->unplace(*hash);
+  }
   route::Pin pin;
-  pin.id = *hash;
-  pin.owner = owner_of(context);
+  pin.id = route::Pin::id_of(*hash, owner);
+  pin.prefix = *hash;
+  pin.owner = owner;
   pin.model = routed.model;
   const bj::value* tokens = made.answer.if_contains("tokens");
   if (tokens != nullptr && tokens->is_int64()) pin.tokens = tokens->as_int64();
   pin.answer = to_json(made.answer);
   pin.shared = !routed.own_salt;
-  pin.salted = pin.shared && !routed.salt.empty();
+  pin.salted = is_salted(routed);
   pin.body = open_body(context.body_for_worker(request), pin.salted);
   pin.key = routed.key;
   pin.key.anchors.clear();
@@ -94,20 +107,24 @@ void PinDesk::keep(const HttpRequest& request, const RequestContext& context, co
     core_.log.warn("pin_not_kept", {{"prefix", prefix_id(*hash)}, {"why", "pins.text_bytes"}});
 }
 
-bool PinDesk::erase(std::string_view id) const {
+bool PinDesk::erase(std::string_view id, const RequestContext& context) const {
   const auto hash = parse_prefix_id(id);
-  if (core_.pins == nullptr || !hash || core_.pins->find(*hash) == nullptr) return false;
-  core_.pins->erase(*hash);
+  if (core_.pins == nullptr || !hash) return false;
+  const Hash128 own = route::Pin::id_of(*hash, owner_of(context));
+  if (core_.pins->find(own) == nullptr) return false;
+  core_.pins->erase(own);
   return true;
 }
 
-bool PinDesk::of_another(std::string_view id, const RequestContext& context) const {
+PinDesk::Holders PinDesk::holders(std::string_view id, const RequestContext& context) const {
   const auto hash = parse_prefix_id(id);
-  const route::Pin* pin = core_.pins == nullptr || !hash ? nullptr : core_.pins->find(*hash);
-  return pin != nullptr && pin->owner != owner_of(context);
+  if (core_.pins == nullptr || !hash) return {};
+  const std::string owner = owner_of(context);
+  return {core_.pins->find(route::Pin::id_of(*hash, owner)) != nullptr,
+          core_.pins->is_of_another(*hash, owner)};
 }
 
-std::string PinDesk::list(const RequestContext& context) const {
+std::string PinDesk::list(const RequestContext& context, const Replies& replies) const {
   bj::array pins;
   if (core_.pins != nullptr) {
     core_.pins->expire(core_.clock.now());
@@ -116,8 +133,9 @@ std::string PinDesk::list(const RequestContext& context) const {
       if (!answer.ok() || !answer->is_object()) continue;
       bj::array nodes;
       for (const route::Pin::Place& place : pin->places) {
+        if (core_.router.loads().at(place.node).life != place.life) continue;  // it has lost it
         bj::object node;
-        node["node"] = core_.fleet.id(place.node);
+        node["node"] = replies.node_name(context, place.node);
         nodes.emplace_back(std::move(node));
       }
       answer->as_object()["nodes"] = std::move(nodes);

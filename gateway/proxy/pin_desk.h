@@ -11,6 +11,7 @@
 
 #include "common/json/json.h"
 #include "gateway/proxy/proxy_core.h"
+#include "gateway/proxy/replies.h"
 #include "gateway/proxy/request_context.h"
 
 namespace troupe {
@@ -28,11 +29,13 @@ class PinDesk {
     const std::vector<route::NodeIndex>& nodes;
   };
   void keep(const HttpRequest& request, const RequestContext& context, const Made& made) const;
-  bool erase(std::string_view id) const;  // false: it was not pinned
-  // It is pinned by another owner.
-  bool of_another(std::string_view id, const RequestContext& context) const;
+  bool erase(std::string_view id, const RequestContext& context) const;  // false: it was not pinned
+  struct Holders {
+    bool client = false, others = false;
+  };
+  Holders holders(std::string_view id, const RequestContext& context) const;  // who has it pinned
   // {"object": "list", "data": [{"id": …, …, "nodes": [{"node": …}, …]}, …]}, of the client's own.
-  std::string list(const RequestContext& context) const;
+  std::string list(const RequestContext& context, const Replies& replies) const;
 
  private:
   ProxyCore& core_;

@@ -92,7 +92,7 @@ Task<void> PrefixEndpoint::list(Exchange& exchange) {
     co_await parts_.replies.refuse(exchange, context, go.error());
     co_return;
   }
-  std::string text = pins_.list(context);
+  std::string text = pins_.list(context, parts_.replies);
   co_await parts_.replies.answer(exchange, context, 200, std::move(text));
 }
 
@@ -156,21 +156,28 @@ Task<void> PrefixEndpoint::make(Exchange& exchange) {
     record_attempt(core_, exchange, context);
     ask.result = co_await ask_to_make(exchange.request(), context);
     record_attempt_end(core_, context, ask.result);
-    if (exchange.cancel_reason() != CancelReason::kNone) co_return;
     made = made || ask.ok();
     asks.push_back(std::move(ask));
+    if (exchange.cancel_reason() != CancelReason::kNone) break;
   }
+  if (made) keep(exchange.request(), context, asks);
+  if (exchange.cancel_reason() != CancelReason::kNone) co_return;
   if (made) {
-    std::vector<route::NodeIndex> made_at;
-    for (const Ask& ask : asks) {
-      if (ask.ok()) made_at.push_back(ask.node);
-    }
-    const auto first = std::find_if(asks.begin(), asks.end(), [](const Ask& ask) { return ask.ok(); });
-    pins_.keep(exchange.request(), context, {object_of(first->result.held_body), made_at});
     co_await answer_made(exchange, context, asks);
   } else {
     co_await answer_not_made(exchange, context, asks);
   }
+}
+
+// What workers have made is recorded, whether its client is still there or not.
+void PrefixEndpoint::keep(const HttpRequest& request, const RequestContext& context,
+                          const std::vector<Ask>& asks) const {
+  std::vector<route::NodeIndex> made_at;
+  for (const Ask& ask : asks) {
+    if (ask.ok()) made_at.push_back(ask.node);
+  }
+  const auto first = std::find_if(asks.begin(), asks.end(), [](const Ask& ask) { return ask.ok(); });
+  pins_.keep(request, context, {object_of(first->result.held_body), made_at});
 }
 
 Task<ForwardResult> PrefixEndpoint::ask_to_make(const HttpRequest& request, RequestContext& context) {
@@ -263,7 +270,8 @@ Task<void> PrefixEndpoint::known(Exchange& exchange) {
   ApiResult<bool> go = parts_.intake.enter(exchange.request(), context);
   if (go.ok()) go = parts_.gate.let_in(request, context);
   if (go.ok() && !parse_prefix_id(id)) go = unknown_prefix(id, kIdsRemedy);
-  if (go.ok() && pins_.of_another(id, context)) go = unknown_prefix(id, kUnknownRemedy);
+  const PinDesk::Holders holders = go.ok() ? pins_.holders(id, context) : PinDesk::Holders();
+  if (holders.others && !holders.client) go = unknown_prefix(id, kUnknownRemedy);
   const auto timeout = timeout_of(request, core_.options);
   if (go.ok() && !timeout.ok()) go = timeout.error();
   if (go.ok()) go = parts_.admission.arrive(context);
@@ -272,6 +280,12 @@ Task<void> PrefixEndpoint::known(Exchange& exchange) {
     co_return;
   }
   context.deadline = Deadline::after(context.started, timeout.value());
+  if (request.method == "DELETE" && holders.others) {  // the workers keep it for them
+    pins_.erase(id, context);
+    std::string text = prefix_deleted_json(id);
+    co_await parts_.replies.answer(exchange, context, 200, std::move(text));
+    co_return;
+  }
   std::vector<Ask> asks;
   bool found = false, unsure = false;
   for (route::NodeIndex node = 0; node < core_.fleet.size(); ++node) {
@@ -286,9 +300,9 @@ Task<void> PrefixEndpoint::known(Exchange& exchange) {
     asks.push_back(std::move(ask));
   }
   if (found) {
-    if (request.method == "DELETE") pins_.erase(id);
+    if (request.method == "DELETE") pins_.erase(id, context);
     co_await answer_made(exchange, context, asks);
-  } else if (request.method == "DELETE" && !unsure && pins_.erase(id)) {  // its workers have lost it
+  } else if (request.method == "DELETE" && !unsure && pins_.erase(id, context)) {  // its workers have lost it
     std::string text = prefix_deleted_json(id);
     co_await parts_.replies.answer(exchange, context, 200, std::move(text));
   } else {

@@ -44,6 +44,7 @@ class PrefixEndpoint {
   struct Ask;
   Task<ApiResult<bool>> admit(Exchange& exchange, RequestContext& context);
   std::vector<route::Candidate> homes_of(const RequestContext& context) const;
+  void keep(const HttpRequest& request, const RequestContext& context, const std::vector<Ask>& asks) const;
   Task<ForwardResult> ask_to_make(const HttpRequest& request, RequestContext& context);
   bool asks_another(const RequestContext& context, const ForwardResult& last);
   Task<bool> ask_of_known(const HttpRequest& request, const RequestContext& context, Ask& ask);

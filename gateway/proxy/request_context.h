@@ -14,6 +14,7 @@
 #include "gateway/proxy/admission_queue.h"
 #include "gateway/proxy/request_parser.h"
 #include "gateway/route/admission/concurrency_limit.h"
+#include "gateway/route/placement/pin_book.h"
 #include "gateway/route/request/request_flow.h"
 #include "gateway/telemetry/phase_times.h"
 #include "gateway/telemetry/request_record.h"
@@ -63,6 +64,7 @@ struct RequestContext {
   bool waited = false;                   // in the admission queue
   std::optional<Permit> request_permit;  // limits.requests
   std::optional<Permit> text_permit;     // limits.tokenize_requests
+  route::PinBook::Reservation pin_reservation;  // of POST /v1/prefixes
   Resend resend = Resend::kAsConfigured;
   WorkerTry worker;
   std::optional<ResumeTap> tap;  // of a stream that can be resumed

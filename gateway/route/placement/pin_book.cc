@@ -6,21 +6,60 @@
 namespace troupe::route {
 
 std::string PinBook::refusal(const Wish& wish) const {
+  const Hash128 content = hash_bytes(wish.body);
   int64_t count = 0, tokens = 0;
-  for (const auto& [id, pin] : pins_) {
-    if (pin.owner != wish.owner) continue;
-    if (pin.key.set == wish.set && pin.model == wish.model) return "";
+  size_t bytes = 0, all_bytes = text_bytes_;
+  bool again = false;
+  const auto add = [&](const Pin& pin) {
+    if (pin.owner != wish.owner) return;
+    again |= pin.content == content && pin.model == wish.model;
     count += 1;
+    bytes += pin.body.size();
     if (pin.model == wish.model) tokens += pin.tokens;
+  };
+  for (const auto& [id, pin] : pins_) add(pin);
+  for (const Pin& pin : reserved_) {
+    add(pin);
+    all_bytes += pin.body.size();
   }
+  if (again) return "";
   if (count >= options_.per_owner)
     return "you have " + std::to_string(count) +
            " pinned prefixes, the most that one may have (pins.per_owner)";
+  const size_t share = options_.text_bytes / kOwnersOfText;
+  if (bytes + wish.body.size() > share)
+    return "the requests of your pinned prefixes may have " + std::to_string(share) +
+           " bytes in all (a quarter of pins.text_bytes) and have " + std::to_string(bytes);
+  if (all_bytes + wish.body.size() > options_.text_bytes)
+    return "the requests of all pinned prefixes have the most bytes that they may (pins.text_bytes)";
   const auto most = static_cast<int64_t>(options_.kv_share * static_cast<double>(wish.kv_tokens));
   if (wish.kv_tokens == 0 || tokens + wish.tokens <= most) return "";
   return "your pinned prefixes may take " + std::to_string(most) +
          " tokens of a worker's KV memory (pins.kv_share) and take " + std::to_string(tokens) +
          "; this one needs some " + std::to_string(wish.tokens) + " more";
+}
+
+PinBook::Reservation::Reservation(PinBook& book, const Wish& wish) : book_(&book) {
+  Pin pin;
+  pin.owner = wish.owner;
+  pin.model = wish.model;
+  pin.body = wish.body;
+  pin.content = hash_bytes(wish.body);
+  pin.tokens = wish.tokens;
+  at_ = book.reserved_.insert(book.reserved_.end(), std::move(pin));
+}
+
+PinBook::Reservation& PinBook::Reservation::operator=(Reservation&& other) noexcept {
+  if (this == &other) return *this;
+  end();
+  book_ = std::exchange(other.book_, nullptr);
+  at_ = other.at_;
+  return *this;
+}
+
+void PinBook::Reservation::end() {
+  if (book_ != nullptr) book_->reserved_.erase(at_);
+  book_ = nullptr;
 }
 
 bool PinBook::put(Pin pin) {
@@ -35,11 +74,15 @@ void PinBook::erase(const Hash128& id) {
   tell(id);
 }
 
+// (Where there is no room the last one of the name stays.)
 bool PinBook::adopt(Pin pin) {
+  const Pin* const last = find(pin.id);
+  const size_t freed = last == nullptr ? 0 : last->body.size();
+  if (text_bytes_ - freed + pin.body.size() > options_.text_bytes) return false;
   drop(pin.id);
-  if (text_bytes_ + pin.body.size() > options_.text_bytes) return false;
   text_bytes_ += pin.body.size();
   turns_.push_back(pin.id);
+  pin.content = hash_bytes(pin.body);
   const Hash128 id = pin.id;
   pins_.emplace(id, std::move(pin));
   return true;
@@ -75,11 +118,26 @@ void PinBook::expire(TimePoint now) {
   for (const Hash128& id : over) drop(id);  // (in the store its lease ends)
 }
 
-void PinBook::placed(const Hash128& id, Pin::Place place) {
+bool PinBook::placed(const Hash128& id, Pin::Place place) {
   const auto found = pins_.find(id);
-  if (found == pins_.end()) return;
+  if (found == pins_.end()) return false;
   found->second.places.push_back(place);
   tell(id);
+  return true;
+}
+
+void PinBook::unplace(const Hash128& prefix) {
+  for (auto& [id, pin] : pins_) {
+    if (pin.prefix != prefix) continue;
+    pin.places.clear();
+    pin.claims.clear();
+  }
+}
+
+bool PinBook::is_of_another(const Hash128& prefix, std::string_view owner) const {
+  return std::any_of(pins_.begin(), pins_.end(), [&](const auto& entry) {
+    return entry.second.prefix == prefix && entry.second.owner != owner;
+  });
 }
 
 void PinBook::keep_alone(const Hash128& id) {

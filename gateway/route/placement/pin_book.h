@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <list>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -43,7 +44,8 @@ struct Pin {
   struct Claim {
     std::string node, cache_epoch;
   };
-  Hash128 id;
+  Hash128 id;         // id_of()
+  Hash128 prefix;     // its id at the workers
   std::string owner;  // ApiClient::owner(); empty: the gateway has no keys
   std::string model;
   int64_t tokens = 0;
@@ -58,6 +60,10 @@ struct Pin {
   TimePoint until{};
   std::vector<Place> places;
   std::vector<Claim> claims;
+  Hash128 content;  // of `body`; the book's
+
+  // Several owners may have the same prefix, each a pin of its own.
+  static Hash128 id_of(const Hash128& prefix, std::string_view owner) { return chain_hash(prefix, owner); }
 };
 
 class PinBook {
@@ -67,15 +73,30 @@ class PinBook {
   const PinOptions& options() const { return options_; }
 
   // May the owner pin so many tokens more, of a model whose workers have so many (0: not known)? Empty: yes,
-  // else what is in the way. A set that it has pinned already may be pinned again.
+  // else what is in the way. The very request of one of its pins may be made again.
   struct Wish {
     std::string_view owner, model;
-    Hash128 set;
+    std::string_view body;  // Pin::body
     int64_t tokens = 0;
     int64_t kv_tokens = 0;
   };
   std::string refusal(const Wish& wish) const;
-  // False: their requests have no room, and it is not kept.
+  // Counts as one of the owner's pins while it lives: from refusal() to put() workers compute, and others
+  // ask. REQUIRES: the book outlives it.
+  class Reservation {
+   public:
+    Reservation() = default;
+    Reservation(PinBook& book, const Wish& wish);
+    Reservation(Reservation&& other) noexcept : book_(std::exchange(other.book_, nullptr)), at_(other.at_) {}
+    Reservation& operator=(Reservation&& other) noexcept;
+    ~Reservation() { end(); }
+
+   private:
+    void end();
+    PinBook* book_ = nullptr;
+    std::list<Pin>::iterator at_{};
+  };
+  // False: its request has no room, and it is not kept.
   bool put(Pin pin);
   void erase(const Hash128& id);
   // Called with what put(), erase() and placed() have changed. Must not change the book.
@@ -83,7 +104,8 @@ class PinBook {
   // The same as put() and erase(), of what another gateway has changed.
   bool adopt(Pin pin);
   void drop(const Hash128& id);
-  const Pin* find(const Hash128& id) const;                  // null: not pinned here
+  const Pin* find(const Hash128& id) const;  // null: not pinned here
+  bool is_of_another(const Hash128& prefix, std::string_view owner) const;
   std::vector<const Pin*> of(std::string_view owner) const;  // by id
   void expire(TimePoint now);
   void keep_alone(const Hash128& id);   // other gateways cannot know of it
@@ -118,15 +140,20 @@ class PinBook {
   const Pin* next_lost(Holds&& holds) {
     return next_lost(holds, [](const Pin&) { return true; });
   }
-  // It was computed there.
-  void placed(const Hash128& id, Pin::Place place);
+  // It was computed there. False: it is no longer pinned.
+  bool placed(const Hash128& id, Pin::Place place);
+  // Workers hold it no more for those who have it pinned.
+  void unplace(const Hash128& prefix);
 
  private:
   void tell(const Hash128& id) const {
     if (on_change) on_change(id);
   }
+  // One owner may have a part of the room for requests.
+  static constexpr size_t kOwnersOfText = 4;
   PinOptions options_;
   absl::flat_hash_map<Hash128, Pin> pins_;
+  std::list<Pin> reserved_;
   std::deque<Hash128> turns_;
   size_t text_bytes_ = 0;
 };

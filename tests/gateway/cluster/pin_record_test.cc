@@ -12,6 +12,7 @@ using ::testing::HasSubstr;
 PinRecord record_of(bool salted = false) {
   PinRecord record;
   route::Pin& pin = record.pin;
+  pin.prefix = hash_bytes("prefix");
   pin.owner = std::string(64, 'a');
   pin.model = "org/demo";
   pin.tokens = 120;
@@ -35,6 +36,7 @@ TEST(PinRecord, IsReadAsItWasWritten) {
     const auto read = parse_pin_record(pin_record_json(written));
     ASSERT_TRUE(read.ok()) << read.status();
     const route::Pin &pin = read->pin, &before = written.pin;
+    EXPECT_EQ(pin.prefix, before.prefix);
     EXPECT_EQ(pin.owner, before.owner);
     EXPECT_EQ(pin.model, before.model);
     EXPECT_EQ(pin.tokens, before.tokens);

@@ -15,13 +15,22 @@ namespace pin_book_test {
 
 using namespace testing_cluster;
 
+// Hundred bytes, the same at each call.
+const std::string& body_of(int number) {
+  static std::map<int, std::string> bodies;
+  std::string& body = bodies[number];
+  if (body.empty()) body = std::to_string(number) + std::string(100 - std::to_string(number).size(), 'x');
+  return body;
+}
+
 Pin pin_of(const std::string& owner, int number, int64_t tokens = 1000) {
   Pin pin;
-  pin.id = hash_bytes(owner + " pin " + std::to_string(number));
+  pin.prefix = hash_bytes("prefix " + std::to_string(number));
+  pin.id = Pin::id_of(pin.prefix, owner);
   pin.owner = owner;
   pin.model = "demo";
   pin.tokens = tokens;
-  pin.body = std::string(100, 'x');
+  pin.body = body_of(number);
   pin.key.set = numbered_set(number);
   pin.places.push_back({0, 1});
   return pin;
@@ -31,7 +40,7 @@ PinBook::Wish wish_of(std::string_view owner, int number, int64_t tokens = 1000)
   PinBook::Wish wish;
   wish.owner = owner;
   wish.model = "demo";
-  wish.set = numbered_set(number);
+  wish.body = body_of(number);
   wish.tokens = tokens;
   wish.kv_tokens = 40'000;
   return wish;
@@ -59,6 +68,60 @@ TEST(PinBook, OneOwnersPinsAreBoundedInNumber) {
   EXPECT_NE(book.refusal(wish_of("many", 64, 1)).find("pins.per_owner"), std::string::npos);
   book.erase(pin_of("many", 7).id);
   EXPECT_EQ(book.refusal(wish_of("many", 64, 1)), "");
+}
+
+// Prefixes of one set, or of none, are as many as a client likes.
+TEST(PinBook, PrefixesOfOneSetCountEachByItself) {
+  PinBook book(PinOptions{});
+  for (int i = 0; i < 5; ++i) {
+    Pin pin = pin_of("greedy", i);
+    pin.key.set = i < 2 ? Hash128() : numbered_set(1);
+    EXPECT_EQ(book.refusal(wish_of("greedy", i)), "");
+    book.put(pin);
+  }
+  EXPECT_NE(book.refusal(wish_of("greedy", 5)), "");
+}
+
+// Workers compute for seconds before a pin is kept.
+TEST(PinBook, WhatIsOnItsWayCounts) {
+  PinBook book(PinOptions{});
+  std::vector<PinBook::Reservation> on_their_way;
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(book.refusal(wish_of("greedy", i)), "");
+    on_their_way.emplace_back(book, wish_of("greedy", i));
+  }
+  EXPECT_NE(book.refusal(wish_of("greedy", 5)), "");
+  EXPECT_EQ(book.refusal(wish_of("other", 5)), "");
+  on_their_way.pop_back();
+  EXPECT_EQ(book.refusal(wish_of("greedy", 5)), "");
+  on_their_way.clear();
+  EXPECT_EQ(book.text_bytes(), 0u);
+}
+
+TEST(PinBook, OneOwnersRequestsHaveAPartOfTheRoomForTexts) {
+  PinOptions options;
+  options.text_bytes = 1000;
+  PinBook book(options);
+  book.put(pin_of("a", 1, 1));
+  book.put(pin_of("a", 2, 1));
+  EXPECT_NE(book.refusal(wish_of("a", 3, 1)).find("pins.text_bytes"), std::string::npos);
+  EXPECT_EQ(book.refusal(wish_of("b", 3, 1)), "");
+}
+
+TEST(PinBook, OwnersOfOnePrefixDoNotUndoEachOthers) {
+  PinBook book(PinOptions{});
+  const Pin of_a = pin_of("a", 1), of_b = pin_of("b", 1);
+  ASSERT_EQ(of_a.prefix, of_b.prefix);
+  book.put(of_a);
+  EXPECT_FALSE(book.is_of_another(of_a.prefix, "a"));
+  EXPECT_TRUE(book.is_of_another(of_a.prefix, "b"));
+  book.put(of_b);
+  book.erase(of_b.id);
+  EXPECT_NE(book.find(of_a.id), nullptr);
+  EXPECT_FALSE(book.placed(of_b.id, {2, 1})) << "it was deleted meanwhile";
+  book.unplace(of_a.prefix);
+  const auto holds = [](const Pin::Place&) { return true; };
+  EXPECT_EQ(book.next_lost(holds), book.find(of_a.id)) << "workers unpinned it for b";
 }
 
 TEST(PinBook, EachOwnerSeesItsOwn) {
@@ -168,6 +231,10 @@ TEST(PinBook, TextsAreBoundedInBytes) {
   EXPECT_TRUE(book.put(pin_of("a", 2)));
   EXPECT_FALSE(book.put(pin_of("a", 3)));
   EXPECT_TRUE(book.put(pin_of("a", 2))) << "again";
+  Pin longer = pin_of("a", 2);
+  longer.body += std::string(100, 'x');
+  EXPECT_FALSE(book.put(longer));
+  EXPECT_NE(book.find(longer.id), nullptr) << "the last one stays";
   EXPECT_EQ(book.text_bytes(), 200u);
   book.erase(pin_of("a", 1).id);
   EXPECT_TRUE(book.put(pin_of("a", 3)));
