@@ -40,9 +40,9 @@ Fault append_part(size_t index, size_t part, dom::element value, bool for_others
   const dom::object fields = value.get_object().value_unsafe();
   dom::element type, text;
   if (fields.at_key("type").get(type)) return missing(part_path(index, part, ".type"), "\"text\"");
-  if (!type.is_string()) return expected(part_path(index, part, ".type"), "\"text\"", type);
-  const bool is_text = type.get_string().value_unsafe() == "text";
-  if (!is_text && for_others) {
+  if (!is_text(type)) return expected(part_path(index, part, ".type"), "\"text\"", type);
+  const bool is_text_part = type.get_string().value_unsafe() == "text";
+  if (!is_text_part && for_others) {
     // An image counts as its JSON, of which the key needs no more than that equal ones are equal.
     const size_t begin = message.content.size();
     if (part > 0) message.content += '\n';
@@ -50,14 +50,14 @@ Fault append_part(size_t index, size_t part, dom::element value, bool for_others
     message.part_bytes.push_back(message.content.size() - begin - (part > 0 ? 1 : 0));
     return std::nullopt;
   }
-  if (!is_text) {
+  if (!is_text_part) {
     return ApiError::unsupported(
         part_path(index, part, ".type"),
         absl::StrCat("'", part_path(index, part, ".type"), "' must be \"text\"; content parts of type '",
                      clip_text(type.get_string().value_unsafe()), "' are not supported."));
   }
   if (fields.at_key("text").get(text)) return missing(part_path(index, part, ".text"), "a string");
-  if (!text.is_string()) return expected(part_path(index, part, ".text"), "a string", text);
+  if (!is_text(text)) return expected(part_path(index, part, ".text"), "a string", text);
   if (part > 0) message.content += '\n';
   message.content += text.get_string().value_unsafe();
   message.part_bytes.push_back(text.get_string().value_unsafe().size());
@@ -65,7 +65,7 @@ Fault append_part(size_t index, size_t part, dom::element value, bool for_others
 }
 
 Fault read_content(size_t index, dom::element value, bool for_others, ChatMessage& message) {
-  if (value.is_string()) {
+  if (is_text(value)) {
     message.content = value.get_string().value_unsafe();
     return std::nullopt;
   }
@@ -88,9 +88,9 @@ Fault read_content(size_t index, dom::element value, bool for_others, ChatMessag
 
 // Appends a field that templates read besides role and content; known ones must have their type.
 Fault append_extra(size_t index, std::string_view key, dom::element value, std::string& extra_json) {
-  const bool is_text =
+  const bool wants_text =
       key == "name" || key == "tool_call_id" || key == "reasoning_content" || key == "refusal";
-  if (is_text && !value.is_string()) return expected(message_path(index, key), "a string", value);
+  if (wants_text && !is_text(value)) return expected(message_path(index, key), "a string", value);
   if (key == "tool_calls" && !value.is_array()) return expected(message_path(index, key), "an array", value);
   extra_json += extra_json.empty() ? '{' : ',';
   append_json_string(extra_json, key);

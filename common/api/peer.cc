@@ -1,7 +1,9 @@
 // Messages between servers: GET /v1/models (ours or vLLM's), GET /v1/load, both ways, and an answer's usage.
 
+#include <algorithm>
 #include <charconv>
 #include <iterator>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "common/api/cache_report.h"
@@ -15,6 +17,10 @@ constexpr size_t kPeerBytesMax = 4u << 20;
 constexpr size_t kModelsMax = 4096;
 constexpr size_t kNameBytesMax = 1024;
 constexpr size_t kSetsMax = 65'536;
+
+// A report may tell any number: bounded, sums of counts and blocks * block_size stay within 64 bits.
+constexpr int64_t kReportCountMax = 100'000'000'000'000;
+constexpr int64_t kBlockTokensMax = 65'536;
 
 // The integers of a load report, one row each for reader and writer.
 struct LoadRow {
@@ -50,8 +56,9 @@ std::optional<int64_t> count_at(dom::object fields, std::string_view name) {
 int64_t context_told_otherwise(dom::object fields) {
   dom::object meta;  // llama.cpp's
   if (!fields.at_key("meta").get(meta)) {
-    for (const char* name : {"n_ctx", "n_ctx_train"})
-      if (const auto tokens = count_at(meta, name); tokens && *tokens > 0) return *tokens;
+    // Not n_ctx_train: the server may have been started with less, and an unknown context is better than a
+    // wrong one.
+    if (const auto tokens = count_at(meta, "n_ctx"); tokens && *tokens > 0) return *tokens;
   }
   for (const char* name : {"context_length", "context_window", "max_context_length"})
     if (const auto tokens = count_at(fields, name); tokens && *tokens > 0) return *tokens;
@@ -115,7 +122,11 @@ Fault read_load_field(std::string_view name, dom::element value, LoadReport& rep
   if (name == "ready") return read_bool(name, value, report.ready);
   if (name == "sets") return read_set_works(value, report.sets);
   for (const LoadRow& row : kLoadRows) {
-    if (row.name == name) return read_integer(name, value, {.min = 0}, report.*row.member);
+    if (row.name != name) continue;
+    auto fault = read_integer(name, value, {.min = 0}, report.*row.member);
+    report.*row.member = std::min(report.*row.member, kReportCountMax);
+    report.block_size = std::min(report.block_size, kBlockTokensMax);
+    return fault;
   }
   return std::nullopt;
 }
@@ -206,22 +217,34 @@ CacheReport parse_cache_report(std::string_view body) {
   StrictJson json;
   CacheReport report;
   auto root = parse_object(json, body);
-  if (root.ok()) report.kv_blocks_cached = count_at(root.value(), "kv_blocks_cached").value_or(-1);
+  if (root.ok())
+    report.kv_blocks_cached =
+        std::min(count_at(root.value(), "kv_blocks_cached").value_or(-1), kReportCountMax);
   return report;
 }
+
+namespace {
+
+// A count of tokens of one request; no answer has more.
+std::optional<int64_t> tokens_at(dom::object fields, std::string_view name) {
+  const auto count = count_at(fields, name);
+  return count && *count <= std::numeric_limits<int32_t>::max() ? count : std::nullopt;
+}
+
+}  // namespace
 
 std::optional<ToldUsage> parse_usage(std::string_view json) {
   const auto root = small_json().parse(json, kSmallJsonBytes);
   if (!root.ok() || !root->is_object()) return std::nullopt;
   const dom::object fields = root->get_object().value_unsafe();
-  const auto prompt = count_at(fields, "prompt_tokens");
+  const auto prompt = tokens_at(fields, "prompt_tokens");
   if (!prompt) return std::nullopt;
   ToldUsage usage;
   usage.prompt_tokens = *prompt;
-  usage.completion_tokens = count_at(fields, "completion_tokens").value_or(0);
+  usage.completion_tokens = tokens_at(fields, "completion_tokens").value_or(0);
   dom::object details;
   if (!fields.at_key("prompt_tokens_details").get(details)) {
-    const auto cached = count_at(details, "cached_tokens");
+    const auto cached = tokens_at(details, "cached_tokens");
     if (cached && *cached <= usage.prompt_tokens) usage.cached_tokens = cached;
   }
   return usage;

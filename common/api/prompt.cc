@@ -9,7 +9,7 @@ namespace {
 
 // Reads one prompt: text or ids, not empty.
 Fault read_one_prompt(std::string_view param, dom::element value, GenerateRequest::Prompt& prompt) {
-  if (value.is_string()) {
+  if (is_text(value)) {
     if (value.get_string().value_unsafe().empty()) return expected(param, kPromptRule, value);
     prompt = std::string(value.get_string().value_unsafe());
     return std::nullopt;
@@ -29,7 +29,7 @@ Fault read_prompt(std::string_view name, dom::element value, GenerateRequest& re
   if (!value.is_array() || value.get_array().value_unsafe().at(0).get(first)) {
     return read_one_prompt(name, value, request.prompt);
   }
-  if (!first.is_string() && !first.is_array()) return read_one_prompt(name, value, request.prompt);
+  if (!is_text(first) && !first.is_array()) return read_one_prompt(name, value, request.prompt);
   const dom::array items = value.get_array().value_unsafe();
   if (items.size() > kPromptsMax)
     return ApiError::bad_field(name, absl::StrCat("'prompt' must be a list of at most ", kPromptsMax,

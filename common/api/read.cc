@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "common/json/wide_integers.h"
 
 namespace troupe {
 
@@ -21,7 +22,7 @@ std::string describe(dom::element value) {
   if (value.is_object()) return "an object";
   if (value.is_array()) return "an array";
   std::string text;
-  if (value.is_string()) {
+  if (is_text(value)) {
     append_json_string(text, clip_text(value.get_string().value_unsafe()));
   } else {
     append_element_json(text, value);
@@ -69,6 +70,10 @@ ApiError missing(std::string_view param, std::string_view what) {
       param, absl::StrCat("'", to_absl(param), "' is required and must be ", to_absl(what), "."));
 }
 
+bool is_text(dom::element value) {
+  return value.is_string() && wide_integer_of(value.get_string().value_unsafe()).empty();
+}
+
 Fault read_integer(std::string_view param, dom::element value, IntegerRange range, int64_t& out) {
   const std::optional<int64_t> number = integer_of(value);
   if (!number || *number < range.min || *number > range.max) {
@@ -102,7 +107,7 @@ Fault read_bool(std::string_view param, dom::element value, bool& out) {
 }
 
 Fault read_string(std::string_view param, dom::element value, size_t bytes_max, std::string& out) {
-  if (!value.is_string()) return expected(param, "a string", value);
+  if (!is_text(value)) return expected(param, "a string", value);
   const std::string_view text = value.get_string().value_unsafe();
   if (text.size() > bytes_max) return too_long(param, text.size(), bytes_max);
   out = text;
@@ -112,12 +117,12 @@ Fault read_string(std::string_view param, dom::element value, size_t bytes_max, 
 Fault read_strings(std::string_view param, dom::element value, size_t bytes_max,
                    std::vector<std::string>& out) {
   std::vector<std::string> strings;
-  if (value.is_string() && !value.get_string().value_unsafe().empty()) {
+  if (is_text(value) && !value.get_string().value_unsafe().empty()) {
     strings.emplace_back(value.get_string().value_unsafe());
   } else if (value.is_array()) {
     const dom::array items = value.get_array().value_unsafe();
     for (const dom::element item : items) {
-      if (!item.is_string() || item.get_string().value_unsafe().empty()) {
+      if (!is_text(item) || item.get_string().value_unsafe().empty()) {
         return expected(absl::StrCat(to_absl(param), "[", strings.size(), "]"), "a string that is not empty",
                         item);
       }
@@ -203,7 +208,10 @@ void append_element_json(std::string& out, dom::element value) {
       return;
     }
     case dom::element_type::STRING:
-      append_json_string(out, value.get_string().value_unsafe());
+      if (const auto digits = wide_integer_of(value.get_string().value_unsafe()); !digits.empty())
+        out += digits;
+      else
+        append_json_string(out, value.get_string().value_unsafe());
       return;
     case dom::element_type::INT64:
       absl::StrAppend(&out, value.get_int64().value_unsafe());

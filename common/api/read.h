@@ -20,6 +20,9 @@ using Fault = std::optional<ApiError>;
 ApiError expected(std::string_view param, std::string_view what, dom::element got);
 ApiError missing(std::string_view param, std::string_view what);
 
+// A string that does not stand for an integer beyond 64 bits (wide_integers.h).
+bool is_text(dom::element value);
+
 struct IntegerRange {
   int64_t min = std::numeric_limits<int64_t>::min();
   int64_t max = std::numeric_limits<int64_t>::max();
@@ -47,7 +50,8 @@ Fault read_token_id(std::string_view param, dom::element value, int32_t& out);
 Fault read_logit_bias(std::string_view param, dom::element value,
                       std::vector<std::pair<int32_t, float>>& out);
 
-// Appends a value as compact JSON text; numbers keep their kind (5.0 stays a float).
+// Appends a value as compact JSON text; numbers keep their kind (5.0 stays a float), and integers beyond
+// 64 bits their digits.
 void append_element_json(std::string& out, dom::element value);
 
 // Reads `troupe_resume`, and checks the request's other fields against it.

@@ -10,13 +10,12 @@
 
 namespace troupe {
 
-// U+FDD2, a noncharacter: no text begins with it by chance.
-inline constexpr std::string_view kWideIntegerMark = "\xEF\xB7\x92";
+// The mark's text is secret to this process and must not leave it. Any thread.
+std::string_view wide_integer_mark();
 
 enum class WideIntegers : uint8_t { kAsDoubles, kAsMarkedText };
 
-// `json` with its integers that may exceed 64 bits (twenty digits, or nineteen after a minus) spelled so;
-// empty where it has none.
+// `json` with its integers that exceed 64 bits spelled so; empty where it has none.
 std::string with_wide_integers(std::string_view json, WideIntegers how);
 
 // The digits of an integer that was spelled as marked text; empty: the text is a text.

@@ -8,6 +8,7 @@ namespace troupe {
 namespace {
 
 constexpr double kMetricMax = 1e15;  // larger figures are no counts of tokens
+constexpr int64_t kBlockTokensMax = 65'536;
 
 struct MetricSums {
   double running = 0, queued = 0, computed = 0, cached = 0;
@@ -37,6 +38,22 @@ struct MetricSample {
   }
 };
 
+// Where the labels' brace closes: one in a label's text does not count, nor those of an exemplar behind the
+// value.
+size_t end_of_labels(std::string_view line, size_t open) {
+  bool in_text = false;
+  for (size_t i = open + 1; i < line.size(); ++i) {
+    if (in_text && line[i] == '\\') {
+      ++i;
+    } else if (line[i] == '"') {
+      in_text = !in_text;
+    } else if (line[i] == '}' && !in_text) {
+      return i;
+    }
+  }
+  return std::string_view::npos;
+}
+
 std::optional<MetricSample> sample_of(std::string_view line) {
   MetricSample sample;
   const size_t name_end = line.find_first_of("{ ");
@@ -44,8 +61,8 @@ std::optional<MetricSample> sample_of(std::string_view line) {
   sample.name = line.substr(0, name_end);
   size_t value_at = name_end;
   if (line[name_end] == '{') {
-    const size_t close = line.rfind('}');
-    if (close == std::string_view::npos || close < name_end) return std::nullopt;
+    const size_t close = end_of_labels(line, name_end);
+    if (close == std::string_view::npos) return std::nullopt;
     sample.labels = line.substr(name_end, close - name_end);
     value_at = close + 1;
   }
@@ -82,7 +99,7 @@ constexpr std::string_view kKvUsages[] = {"vllm:kv_cache_usage_perc", "vllm:gpu_
 void add_sample(const MetricSample& sample, MetricSums& sums) {
   for (const SummedMetric& metric : kSummedMetrics) {
     if (metric.name != sample.name) continue;
-    sums.*metric.sum += sample.value;
+    sums.*metric.sum = std::min(sums.*metric.sum + sample.value, kMetricMax);
     sums.any = true;
   }
   if (std::find(std::begin(kKvUsages), std::end(kKvUsages), sample.name) != std::end(kKvUsages)) {
@@ -91,7 +108,7 @@ void add_sample(const MetricSample& sample, MetricSums& sums) {
     sums.any = true;
   }
   if (sample.name == "vllm:cache_config_info") {
-    sums.block_tokens = sample.label("block_size");
+    sums.block_tokens = std::min(sample.label("block_size"), kBlockTokensMax);
     sums.kv_tokens +=
         static_cast<double>(sample.label("num_gpu_blocks")) * static_cast<double>(sums.block_tokens);
   }
@@ -117,7 +134,7 @@ std::optional<route::NodeReport> report_of_metrics(std::string_view text) {
   report.work_tokens_total = static_cast<int64_t>(std::max(sums.computed - sums.cached, 0.0));
   report.block_tokens = sums.block_tokens;
   sums.kv_tokens = std::min(sums.kv_tokens, kMetricMax);
-  const double usage = sums.usages > 0 ? sums.usage / sums.usages : 0;
+  const double usage = sums.usages > 0 ? std::min(sums.usage / sums.usages, 1.0) : 0;
   report.kv_tokens_total = static_cast<int64_t>(sums.kv_tokens);
   report.kv_tokens_free = static_cast<int64_t>(sums.kv_tokens * (1 - usage));
   return report;

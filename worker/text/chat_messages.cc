@@ -64,7 +64,7 @@ void map_texts(bj::value& value, const TextMap& map) {
 }
 
 Status add_extra(bj::object& object, const std::string& extra_json, const std::string& where) {
-  StatusOr<bj::value> extra = parse_json(extra_json);
+  StatusOr<bj::value> extra = parse_json_with_wide_integers(extra_json);
   if (!extra.ok()) return annotate(extra.status(), where);
   if (!extra->is_object()) return invalid_argument(where + ": the extra fields are not an object");
   for (auto& entry : extra->get_object()) {

@@ -467,6 +467,33 @@ TEST(ApiParse, IntegersBeyond64BitsAreTakenWhereTheirDigitsMatterAlone) {
               HasSubstr("duplicate key 'n'"));
 }
 
+TEST(ApiParse, IntegersOfAnySizeAreNoTexts) {
+  const std::string wide = "123456789012345678901234567890";
+  for (const char* name : {"user", "stop", "cache_salt", "assistant_prefill"}) {
+    const std::string fault = fault_of(chat_with(",\"" + std::string(name) + "\":" + wide));
+    EXPECT_THAT(fault, HasSubstr("'" + std::string(name) + "' must be")) << name;
+    EXPECT_THAT(fault, HasSubstr("not " + wide + ".")) << name;
+  }
+  EXPECT_THAT(fault_of(chat_with(",\"max_tokens\":" + wide)), HasSubstr("not " + wide + "."));
+  EXPECT_THAT(fault_of(chat_with(",\"stop\":[" + wide + "]")), HasSubstr("'stop[0]' must be"));
+  EXPECT_FALSE(parse_completion_request("{\"model\":\"m\",\"prompt\":" + wide + "}").ok());
+  EXPECT_FALSE(parse_completion_request("{\"model\":\"m\",\"prompt\":[" + wide + "]}").ok());
+  const std::string contents[] = {wide, "[{\"type\":\"text\",\"text\":" + wide + "}]",
+                                  "[{\"type\":" + wide + "}]"};
+  for (const std::string& content : contents) {
+    const std::string messages = R"([{"role":"user","content":)" + content + "}]";
+    EXPECT_THAT(fault_of(parse_chat_request(R"({"model":"m","messages":)" + messages + "}")),
+                HasSubstr(wide));
+  }
+}
+
+TEST(ApiParse, WideIntegersLeaveTheOtherFieldsAsTheyAre) {
+  const auto parsed = chat_with(R"(,"tools":[{"n":123456789012345678901}],"seed":-1234567890123456789)");
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_EQ(parsed.value().seed, static_cast<uint64_t>(-1234567890123456789));
+  EXPECT_EQ(parsed.value().tools_json, "[{\"n\":123456789012345678901}]");
+}
+
 TEST(ApiParse, ReportsPositionInMalformedBodies) {
   EXPECT_THAT(fault_of(parse_chat_request("")), HasSubstr("empty"));
   EXPECT_THAT(fault_of(parse_chat_request("[]")), HasSubstr("must be a JSON object, not an array"));

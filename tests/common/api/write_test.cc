@@ -159,7 +159,31 @@ TEST(ApiPeer, ContextsAreReadByWhateverNameAServerHas) {
   ASSERT_TRUE(models.ok());
   std::vector<int64_t> contexts;
   for (const ModelCard& card : models.value()) contexts.push_back(card.max_model_len);
-  EXPECT_EQ(contexts, (std::vector<int64_t>{4096, 131072, 8192, 32768, 1000, 0, 0}));
+  EXPECT_EQ(contexts, (std::vector<int64_t>{4096, 0, 8192, 32768, 1000, 0, 0}));
+}
+
+TEST(ApiPeer, UsageBeyondAnyAnswersIsNotTaken) {
+  const auto most = parse_usage(R"({"prompt_tokens":2147483647,"completion_tokens":2147483647})");
+  ASSERT_TRUE(most.has_value());
+  EXPECT_EQ(most->prompt_tokens, 2147483647);
+  EXPECT_EQ(most->completion_tokens, 2147483647);
+  EXPECT_FALSE(parse_usage(R"({"prompt_tokens":2147483648,"completion_tokens":1})").has_value());
+  const auto odd = parse_usage(R"({"prompt_tokens":5,"completion_tokens":9223372036854775807})");
+  ASSERT_TRUE(odd.has_value());
+  EXPECT_EQ(odd->completion_tokens, 0);
+}
+
+TEST(ApiPeer, CountsOfALoadReportAreBounded) {
+  const std::string body =
+      R"({"epoch":"e","ready":true,"running":9223372036854775807,"kv_blocks_total":9223372036854775807,)"
+      R"("block_size":9223372036854775807,"kv_blocks_cached":9223372036854775807})";
+  const auto report = parse_load_report(body);
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report.value().running, 100'000'000'000'000);
+  EXPECT_EQ(report.value().block_size, 65'536);
+  int64_t tokens = 0;
+  EXPECT_FALSE(__builtin_mul_overflow(report.value().kv_blocks_total, report.value().block_size, &tokens));
+  EXPECT_FALSE(__builtin_mul_overflow(parse_cache_report(body).kv_blocks_cached, 65'536, &tokens));
 }
 
 TEST(ApiPeer, ModelsRoundTrip) {

@@ -34,9 +34,28 @@ TEST(WideIntegers, OtherNumbersAndTextsAreLeftAlone) {
     EXPECT_EQ(with_wide_integers(json, kText), "") << json;
   }
   EXPECT_EQ(wide_integer_of("12345678901234567890123"), "");
-  EXPECT_EQ(wide_integer_of(std::string(kWideIntegerMark) + "1"), "");
-  EXPECT_EQ(wide_integer_of(std::string(kWideIntegerMark) + "12345678901234567890123x"), "");
-  EXPECT_EQ(wide_integer_of(kWideIntegerMark), "");
+  EXPECT_EQ(wide_integer_of(std::string(wide_integer_mark()) + "1"), "");
+  EXPECT_EQ(wide_integer_of(std::string(wide_integer_mark()) + "12345678901234567890123x"), "");
+  EXPECT_EQ(wide_integer_of(wide_integer_mark()), "");
+}
+
+TEST(WideIntegers, IntegersOfSixtyFourBitsStayNumbers) {
+  EXPECT_EQ(with_wide_integers("[-9223372036854775808, 18446744073709551615, -1234567890123456789]", kText),
+            "");
+  EXPECT_EQ(with_wide_integers("[-1234567890123456789, 18446744073709551616]", WideIntegers::kAsDoubles),
+            "[-1234567890123456789, 18446744073709551616e0]");
+}
+
+TEST(WideIntegers, NoTextOfAClientIsTakenForOne) {
+  const std::string own =
+      "\xEF\xB7\x92"
+      "12345678901234567890123";
+  EXPECT_EQ(wide_integer_of(own), "");
+  const auto value = parse_json_with_wide_integers("[\"" + own + "\", 12345678901234567890123]");
+  ASSERT_TRUE(value.ok());
+  EXPECT_EQ(std::string_view(value->at(0).as_string()), own);
+  EXPECT_EQ(wide_integer_of(std::string_view(value->at(0).as_string())), "");
+  EXPECT_EQ(wide_integer_of(std::string_view(value->at(1).as_string())), "12345678901234567890123");
 }
 
 TEST(WideIntegers, AreReadBesideEverythingElse) {

@@ -60,6 +60,26 @@ TEST(ForeignMetrics, NothingElseIsLoad) {
   EXPECT_EQ(odd->kv_tokens_total, 0);
 }
 
+TEST(ForeignMetrics, SumsAreBoundedAsSamplesAre) {
+  std::string text;
+  for (int i = 0; i < 36'000; ++i) text += "sglang:num_running_reqs 1e15\nsglang:prompt_tokens_total 1e15\n";
+  text +=
+      "vllm:cache_config_info{block_size=\"9223372036854775807\",num_gpu_blocks=\"9223372036854775807\"} 1\n";
+  const auto report = report_of_metrics(text);
+  ASSERT_TRUE(report.has_value());
+  EXPECT_EQ(report->running, 1'000'000'000'000'000);
+  EXPECT_EQ(report->work_tokens_total, 1'000'000'000'000'000);
+  EXPECT_EQ(report->block_tokens, 65'536);
+  EXPECT_EQ(report->kv_tokens_total, 1'000'000'000'000'000);
+}
+
+TEST(ForeignMetrics, ExemplarsAreNoLabels) {
+  const auto report = report_of_metrics(
+      "vllm:num_requests_running{engine=\"0\",model_name=\"a \\\"} b\"} 3.0 # {trace_id=\"x\"} 40\n");
+  ASSERT_TRUE(report.has_value());
+  EXPECT_EQ(report->running, 3);
+}
+
 TEST(ForeignMetrics, AreTheLoadThatRoutes) {
   Loop loop;
   StubWorker busy(loop, answer_whole), idle(loop, answer_whole);
