@@ -23,6 +23,7 @@ constexpr std::string_view kFirstReadyPath = "/readyz", kHealthPath = "/health";
 constexpr std::string_view kModelsPath = "/v1/models", kMetricsPath = "/metrics";
 // They may be large: not with every one of frequent probes.
 constexpr Duration kMetricsEvery = std::chrono::milliseconds(500), kMetricsRarely = std::chrono::minutes(5);
+constexpr Duration kMetricsRetry = std::chrono::seconds(1);
 
 // Notice of a worker that is going to drain: {"status": "leaving", "takes_requests_for_ms": …}
 std::optional<Duration> notice_in(std::string_view body) {
@@ -66,6 +67,7 @@ struct Prober::Target {
     kind = its;
     ready_path = kind == UpstreamKind::kOpenai ? kHealthPath : kFirstReadyPath;
     has_load = kind != UpstreamKind::kOpenai;
+    metrics_at = {};
   }
 
   route::ProbeSchedule schedule;
@@ -204,12 +206,14 @@ Task<void> Prober::ask_load(Target& target) {
   if (report.ok()) fleet_.set_load(target.node, std::move(report.value()), parse_cache_report(reply.body));
 }
 
-// Load and KV cache of a worker of another kind. One that tells none is rarely asked again.
+// Load and KV cache of a worker of another kind. One that tells none is rarely asked again; one that could
+// not be asked soon is, for its last report still counts.
 Task<void> Prober::ask_metrics(Target& target) {
   const Reply reply = co_await get(target, kMetricsPath);
   const auto report = reply.status == 200 ? report_of_metrics(reply.body) : std::nullopt;
   if (report) fleet_.set_foreign_load(target.node, *report);
-  target.metrics_at = clock_.now() + (report ? kMetricsEvery : kMetricsRarely);
+  const bool tells_none = !report && (reply.status == 200 || not_there(reply.status));
+  target.metrics_at = clock_.now() + (report ? kMetricsEvery : tells_none ? kMetricsRarely : kMetricsRetry);
 }
 
 Task<Prober::Reply> Prober::get(Target& target, std::string_view path) {

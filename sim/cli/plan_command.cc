@@ -205,6 +205,18 @@ void describe_plan(SettingsSchema& schema, PlanFlags& f) {
   describe_plan_trace(schema, f.of_trace);
 }
 
+// The choice of a node, which a profile has made.
+Status refuse_choice(int argc, const char* const* argv) {
+  PlanFlags unused;
+  SettingsSchema choice("", "");
+  choice.add("gpu", &unused.gpus, "");
+  choice.add("gpus_per_node", &unused.gpus_per_node, "");
+  choice.add("headroom", &unused.load.headroom, "");
+  choice.add("price_per_hour", &unused.price_per_hour, "");
+  choice.add("write_profile", &unused.write_profile, "");
+  return refuse_given(choice, " has a meaning only with --model: --profile is the node", argc, argv);
+}
+
 // Flags that the form asked for, with a trace or without, gives no meaning.
 Status check_form(PlanFlags& f, int argc, const char* const* argv) {
   const bool of_trace = !f.of_trace.run.source.trace.empty();
@@ -222,7 +234,11 @@ Status check_form(PlanFlags& f, int argc, const char* const* argv) {
       return invalid_argument(
           "--trace: takes either --profile, the node to count, or --model, for which the best one is chosen");
     }
-    if (f.json && f.of_trace.run.output.report.empty()) f.of_trace.run.output.report = "-";
+    if (f.of_trace.profile_asked) TROUPE_RETURN_IF_ERROR(refuse_choice(argc, argv));
+    std::string& report = f.of_trace.run.output.report;
+    if (f.json && !report.empty() && report != "-")
+      return invalid_argument("--json: with --trace it is --report -, so that --report FILE cannot be given");
+    if (f.json) report = "-";
     TROUPE_RETURN_IF_ERROR(check_no_requests(f.of_trace.run.output));
     return check_outputs(
         {f.of_trace.run.output.report, f.of_trace.run.output.html, f.of_trace.run.output.timing});

@@ -58,7 +58,8 @@ class StubWorker {
   std::string told;
   int hang_ups = 0;
   int residency_asked = 0;
-  std::string metrics;  // GET /metrics; empty: 404
+  std::string metrics;       // GET /metrics; empty: 404
+  int metrics_status = 200;  // of those
   int metrics_asked = 0;
   // Before every path; and the Authorization without which all but /health is answered 401.
   std::string prefix, wants_authorization;
@@ -140,7 +141,7 @@ inline Task<void> StubWorker::handle(StubWorker& stub, Exchange& exchange) {
     body = load_report_json(stub.load);
   } else if (path == "/metrics") {
     stub.metrics_asked += 1;
-    status = stub.metrics.empty() ? 404 : 200;
+    status = stub.metrics.empty() ? 404 : stub.metrics_status;
     body = stub.metrics;
   } else if (path == "/v1/residency") {
     stub.residency_asked += 1;

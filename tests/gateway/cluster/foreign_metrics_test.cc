@@ -104,5 +104,18 @@ TEST(ForeignMetrics, AreRarelyAskedForWhereThereAreNone) {
   EXPECT_EQ(loop.call([&] { return stub.metrics_asked; }), 1);
 }
 
+TEST(ForeignMetrics, AreSoonAskedForAgainAfterAFailure) {
+  Loop loop;
+  StubWorker stub(loop, answer_whole);
+  loop.call([&] {
+    stub.metrics = "vllm:num_requests_running 40\n";
+    stub.metrics_status = 503;
+  });
+  TestGateway gateway(loop, {stub.endpoint()});
+  EXPECT_TRUE(loop.eventually([&] { return stub.metrics_asked > 1; }));
+  loop.call([&] { stub.metrics_status = 200; });
+  EXPECT_TRUE(loop.eventually([&] { return gateway.gateway->router().loads().at(0).others_requests == 40; }));
+}
+
 }  // namespace
 }  // namespace troupe::gateway_test
