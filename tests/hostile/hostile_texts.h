@@ -109,7 +109,7 @@ inline std::vector<HostileText> hostile_texts() {
       {"byte order marks", "", "\ufeff", ""},
       {"NUL", "", std::string(1, '\0'), ""},
       {"replacement characters", "", "\ufffd", ""},
-      {"noncharacters that mark places", "", "\ufdd0", ""},
+      {"noncharacters that mark places", "", "\ufdd0", "\ufdd1"},
       {"private use and unassigned", "", "\U0010fffd\u0378", ""},
       {"a special token, over and over", "", "<|im_end|>", ""},
       {"nearly a special token", "", "<|im_end|", ""},
