@@ -95,7 +95,7 @@ TEST(WholeEvents, EndAtABlankLine) {
 }
 
 TEST(WholeEvents, AreTheSameHoweverPiecesCutThem) {
-  const std::string stream = "data: a\n\n: b\r\n\r\ndata: c\ndata: d\n\n\nrest\r\n";
+  const std::string stream = "data: a\n\n: b\r\n\r\ndata: c\ndata: d\n\nrest\r\n";
   const size_t whole = stream.rfind("rest");
   for (size_t first = 1; first < 6; ++first) {
     EventHold hold(1 << 20);

@@ -15,8 +15,9 @@ using Ids = std::vector<int32_t>;
 constexpr std::string_view kMark = "\xEF\xB7\x90";
 
 TEST(CutText, MarksStandForCutsAndTextKeepsItsOwn) {
-  const std::string own = std::string("a") + std::string(kMark) + "b";
-  for (const std::string& text : {std::string(), std::string("abc"), own, own + own, std::string(kMark)}) {
+  const std::string own = std::string("a") + std::string(kMark) + "b", escape = "\uFDD1";
+  for (const std::string& text : {std::string(), std::string("abc"), own, own + own, std::string(kMark),
+                                  escape, escape + own, own + escape + escape, std::string(kMark) + escape}) {
     for (const std::vector<size_t>& cuts : {std::vector<size_t>(), {0}, {text.size()}}) {
       const CutText again = without_marks(with_marks(text, cuts));
       EXPECT_EQ(again.text, text);
