@@ -38,7 +38,7 @@ ApiResult<bool> AdmissionStage::arrive(RequestContext& context) {
           absl::StrCat("this gateway has ", most, " requests for tokens at once, its limit"),
           route::retry_after_s(text_requests_.reject(now)));
     }
-    context.text_permit.emplace(text_requests_, core_.clock);
+    context.permits.text.emplace(text_requests_, core_.clock);
     return true;
   }
   auto admission_ticket = queue_.arrive(

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "common/json/json.h"
+#include "gateway/access/tenant.h"
 #include "gateway/proxy/form_field.h"
 #include "gateway/proxy/json_patch.h"
 
@@ -13,6 +14,7 @@ namespace troupe {
 namespace {
 
 constexpr size_t kModelBytesMax = 1024;
+constexpr std::string_view kResponsesPath = "/v1/responses";
 
 std::string text_at(const bj::object& fields, std::string_view name) {
   const bj::value* value = fields.if_contains(name);
@@ -47,6 +49,7 @@ std::optional<ApiError> read_body(const HttpRequest& request, const RequestParse
   if (model != nullptr && !model->is_null() && !model->is_string())
     return ApiError::bad_field("model", "'model' must be a string");
   named.model = text_at(*fields, "model");
+  named.cache_salt = text_at(*fields, "cache_salt");
   const bj::value* stream = fields->if_contains("stream");
   routed.stream = stream != nullptr && stream->is_bool() && stream->get_bool();
   name_session(*fields, named);
@@ -83,6 +86,10 @@ ApiResult<RoutedRequest> parse_passed(const HttpRequest& request, const RequestP
   if (named.model.size() > kModelBytesMax || !is_valid_utf8(named.model))
     return ApiError::bad_field("model", "'model' must be a name of at most 1024 bytes, in UTF-8");
   if (named.model.empty()) named.model = input.model;
+  // vLLM keeps a cache of prefixes for this path's prompts, too: what one tenant sent is not another's to
+  // see.
+  if (request.path == kResponsesPath && !input.tenant_salt.empty())
+    routed.salt = salt_within(input.tenant_salt, named.cache_salt);
   named.cache_salt = input.tenant_salt;
   routed.key = route::make_prefix_key(named, request.header("x-session-id"));
   routed.key.others_only = true;

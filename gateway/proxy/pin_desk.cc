@@ -65,7 +65,7 @@ ApiResult<bool> PinDesk::allow(const HttpRequest& request, RequestContext& conte
     error.code = "pin_budget_exceeded";
     return error;
   }
-  context.pin_reservation = route::PinBook::Reservation(*core_.pins, wish);
+  context.permits.pin = route::PinBook::Reservation(*core_.pins, wish);
   if (routed.ttl_s) return true;
   routed.ttl_s = most_s;
   const JsonPatch ttl[] = {{"ttl_s", absl::StrCat(most_s)}};

@@ -169,7 +169,7 @@ Task<void> PrefixEndpoint::make(Exchange& exchange) {
   }
 }
 
-// What workers have made is recorded, whether its client is still there or not.
+// Records a prefix that workers have made, whether its client is still there or not.
 void PrefixEndpoint::keep(const HttpRequest& request, const RequestContext& context,
                           const std::vector<Ask>& asks) const {
   std::vector<route::NodeIndex> made_at;

@@ -49,6 +49,13 @@ struct RequestContext {
     std::string named_body;   // the request's, if the worker has its own name for the model
   };
 
+  // Held while the request is here.
+  struct Permits {
+    std::optional<Permit> request;    // limits.requests
+    std::optional<Permit> text;       // limits.tokenize_requests
+    route::PinBook::Reservation pin;  // pins.*, of POST /v1/prefixes
+  };
+
   TimePoint started;
   std::string request_id;
   Deadline deadline;
@@ -61,10 +68,8 @@ struct RequestContext {
   // For as long as the request is at the workers or waits for them, over all its tries; null: it computes
   // little.
   std::unique_ptr<AdmissionQueue::AdmissionTicket> admission_ticket;
-  bool waited = false;                   // in the admission queue
-  std::optional<Permit> request_permit;  // limits.requests
-  std::optional<Permit> text_permit;     // limits.tokenize_requests
-  route::PinBook::Reservation pin_reservation;  // of POST /v1/prefixes
+  bool waited = false;  // in the admission queue
+  Permits permits;
   Resend resend = Resend::kAsConfigured;
   WorkerTry worker;
   std::optional<ResumeTap> tap;  // of a stream that can be resumed

@@ -39,7 +39,7 @@ ApiResult<bool> RequestIntake::enter(const HttpRequest& request, RequestContext&
     return ApiError::overloaded(absl::StrCat("this gateway has ", most, " requests at once, its limit"),
                                 route::retry_after_s(requests_.reject(context.started)));
   }
-  context.request_permit.emplace(requests_, core_.clock);
+  context.permits.request.emplace(requests_, core_.clock);
   return true;
 }
 

@@ -1,5 +1,7 @@
 #include "gateway/proxy/request_parser.h"
 
+#include <algorithm>
+
 #include "common/api/prefix.h"
 #include "common/api/tokenize.h"
 #include "common/json/json.h"
@@ -86,7 +88,9 @@ ApiResult<RoutedRequest> parse_generate(const HttpRequest& request, GenerateRequ
   routed.choices = parsed->choice_count();
   routed.priority = parsed->priority;
   routed.answer_tokens_max = parsed->max_tokens;
-  routed.key.answer_tokens = parsed->max_tokens.value_or(0);
+  // (A client may name any number; beyond this one no context makes a difference.)
+  constexpr int64_t kAnswerTokensMax = int64_t{1} << 40;
+  routed.key.answer_tokens = std::min(parsed->max_tokens.value_or(0), kAnswerTokensMax);
   routed.model = std::move(parsed->model);
   if (options.keep_parsed) routed.parsed = std::make_unique<GenerateRequest>(*std::move(parsed));
   return routed;

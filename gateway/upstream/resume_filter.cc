@@ -71,7 +71,8 @@ bool ResumeTap::read_counts(std::string_view& member, std::optional<route::Answe
                     read_number(member, told.completion_tokens) && skip(member, ",\"cached_tokens\":") &&
                     read_number(member, told.cached_tokens);
   counts = told;
-  return read && told.completion_tokens >= 0 && told.cached_tokens >= 0 &&
+  return read && told.completion_tokens >= 0 && told.completion_tokens <= INT32_MAX &&
+         told.prompt_tokens <= INT32_MAX && told.cached_tokens >= 0 &&
          told.cached_tokens <= told.prompt_tokens;
 }
 

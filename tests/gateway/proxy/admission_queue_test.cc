@@ -292,6 +292,21 @@ class Tenants : public Queue {
   std::string dir;
 };
 
+// vLLM has a cache of prefixes for these as well.
+TEST_F(Tenants, ResponsesOfTenantsShareNoCacheEither) {
+  const auto salt_of = [this](const std::string& key, const std::string& body) {
+    RawPeer peer = gateway->connect();
+    peer.send(http_post("/v1/responses", body, "authorization: Bearer key-" + key + "\r\n"));
+    EXPECT_EQ(read_answer(peer).status, 200);
+    return salt({parse_json(stub.seen.back().body)->as_object(), ""});
+  };
+  const std::string of_a = salt_within(tenant_salt(std::string(40, 's'), "a"), "");
+  EXPECT_EQ(salt_of("a1", R"({"model":"demo","input":"x"})"), of_a);
+  EXPECT_NE(salt_of("b1", R"({"model":"demo","input":"x"})"), of_a);
+  EXPECT_NE(salt_of("b1", R"({"model":"demo","input":"x","cache_salt":")" + of_a + "\"}"), of_a);
+  EXPECT_EQ(salt_of("none", R"({"model":"demo","input":"x"})"), "");
+}
+
 TEST_F(Tenants, TenantsShareNoCacheAndCannotForgeSalts) {
   const Seen a = ask("a1"), same = ask("a2"), b = ask("b1"), none = ask("none");
   EXPECT_EQ(salt(a), salt_within(tenant_salt(std::string(40, 's'), "a"), ""));
