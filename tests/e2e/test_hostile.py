@@ -3,6 +3,8 @@ connection; meanwhile a neighbour's requests go on, and afterwards nothing is le
 import contextlib
 import gzip
 import json
+import os
+import resource
 import socket
 import threading
 import time
@@ -245,3 +247,21 @@ def test_targets_in_absolute_form_are_taken(port):
             peer.sendall(f"POST http://{authority}/v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n"
                          f"content-length: {len(body)}\r\nconnection: close\r\n\r\n{body}".encode())
             assert peer.recv(4096).startswith(b"HTTP/1.1 " + status)
+
+
+def test_idle_connections_leave_files_for_probes(fleet):
+    """Each of them makes room for the next one, however many come; the last descriptors stay free."""
+    pid, limit, kept = fleet.gateway.pid, 256, 64
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]))
+    try:
+        idle = []
+        for _ in range(500):
+            idle.append(socket.create_connection(("127.0.0.1", fleet.gateway.port), timeout=10))
+            idle[-1].sendall(b"GET /v1/models HTTP/1.1\r\nhost: a\r\n\r\n")
+            assert idle[-1].recv(4096).startswith(b"HTTP/1.1 200"), len(idle)
+        assert len(os.listdir(f"/proc/{pid}/fd")) <= limit - kept + 2
+        assert httpx.get(f"{fleet.gateway.metrics_url}/livez", timeout=5).status_code == 200
+    finally:
+        for connection in idle:
+            connection.close()
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
