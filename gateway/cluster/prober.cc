@@ -25,6 +25,12 @@ constexpr std::string_view kModelsPath = "/v1/models", kMetricsPath = "/metrics"
 constexpr Duration kMetricsEvery = std::chrono::milliseconds(500), kMetricsRarely = std::chrono::minutes(5);
 constexpr Duration kMetricsRetry = std::chrono::seconds(1);
 
+// Servers whose metrics are known (foreign_metrics.h) name themselves so. Others are not asked: whatever they
+// have there costs them time and says nothing here.
+bool is_of_known_server(const ModelCard& card) {
+  return card.owned_by == "vllm" || card.owned_by == "sglang" || card.owned_by == "llamacpp";
+}
+
 // Notice of a worker that is going to drain: {"status": "leaving", "takes_requests_for_ms": …}
 std::optional<Duration> notice_in(std::string_view body) {
   const auto value = parse_json(body);
@@ -59,7 +65,8 @@ struct Prober::Target {
   std::string ready_path{kFirstReadyPath};
   bool has_load = true;  // until a 404
   bool watched = false;
-  TimePoint metrics_at{};  // not asked for them before
+  TimePoint metrics_at{};      // not asked for them before
+  bool tells_metrics = false;  // its models are of a server that is known to
 
   UpstreamKind kind = UpstreamKind::kAuto;  // as it was when it began
 
@@ -138,8 +145,11 @@ Task<void> Prober::probe(Target& target) {
   // Models and load first, state last: a worker is never routable without models to serve, and its KV size is
   // known by then.
   if (target.has_load) co_await ask_load(target);
-  if (!fleet_.ours(target.node) && clock_.now() >= target.metrics_at) co_await ask_metrics(target);
+  const bool metrics = !fleet_.ours(target.node) && target.tells_metrics && clock_.now() >= target.metrics_at;
+  if (metrics && state != NodeState::kAlive) co_await ask_metrics(target);
   fleet_.on_event(target.node, HealthEvent::kProbeOk);
+  // (Of a worker that is routable already they may be late: that is no sign of its health.)
+  if (metrics && state == NodeState::kAlive) co_await ask_metrics(target);
 }
 
 // False: the worker isn't ready (and has been reported so), or could not be asked.
@@ -189,6 +199,7 @@ Task<bool> Prober::ask_models(Target& target) {
   const Reply reply = co_await get(target, kModelsPath);
   auto models = models_in(fleet_.upstream(target.node), reply);
   if (models.ok()) {
+    target.tells_metrics = std::any_of(models->begin(), models->end(), is_of_known_server);
     fleet_.set_models(target.node, *std::move(models));
     co_return true;
   }

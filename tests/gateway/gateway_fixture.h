@@ -47,7 +47,8 @@ class StubWorker {
 
   StubAnswer answer;
   std::vector<std::string> models{"demo"};
-  int64_t context = 0;  // of each of them, as it tells; 0: it does not
+  std::string owned_by = "troupe";  // as its models say
+  int64_t context = 0;              // of each of them, as it tells; 0: it does not
   int ready_status = 200;
   std::string ready_body = "{}";
   Duration ready_after{};  // delay of a probe's answer

@@ -84,6 +84,8 @@ TEST(ForeignMetrics, AreTheLoadThatRoutes) {
   Loop loop;
   StubWorker busy(loop, answer_whole), idle(loop, answer_whole);
   loop.call([&] {
+    busy.owned_by = "vllm";
+    idle.owned_by = "sglang";
     busy.metrics = "vllm:num_requests_running 40\nvllm:num_requests_waiting 20\n";
     idle.metrics = "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n";
   });
@@ -98,16 +100,22 @@ TEST(ForeignMetrics, AreTheLoadThatRoutes) {
 
 TEST(ForeignMetrics, AreRarelyAskedForWhereThereAreNone) {
   Loop loop;
-  StubWorker stub(loop, answer_whole);
-  TestGateway gateway(loop, {stub.endpoint()});
-  EXPECT_TRUE(loop.eventually([&] { return stub.probes > 8; }));
+  StubWorker stub(loop, answer_whole), other(loop, answer_whole);
+  loop.call([&] {
+    stub.owned_by = "llamacpp";
+    other.owned_by = "nobody";
+  });
+  TestGateway gateway(loop, {stub.endpoint(), other.endpoint()});
+  EXPECT_TRUE(loop.eventually([&] { return stub.probes > 8 && other.probes > 8; }));
   EXPECT_EQ(loop.call([&] { return stub.metrics_asked; }), 1);
+  EXPECT_EQ(loop.call([&] { return other.metrics_asked; }), 0) << "nothing is known of its names";
 }
 
 TEST(ForeignMetrics, AreSoonAskedForAgainAfterAFailure) {
   Loop loop;
   StubWorker stub(loop, answer_whole);
   loop.call([&] {
+    stub.owned_by = "vllm";
     stub.metrics = "vllm:num_requests_running 40\n";
     stub.metrics_status = 503;
   });
