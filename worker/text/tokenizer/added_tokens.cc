@@ -123,6 +123,37 @@ AddedTokenMatcher::AddedTokenMatcher(const std::vector<const AddedToken*>& token
     }
     if (nodes_[node].token == nullptr) nodes_[node].token = tokens[i];
   }
+  if (longest_ <= kShortBytes) return;
+  std::vector<std::string> reversed;
+  std::vector<size_t> bytes;
+  for (const std::string& content : contents) {
+    reversed.emplace_back(content.rbegin(), content.rend());
+    bytes.push_back(content.size());
+  }
+  long_ = std::make_unique<const LongTokens>(
+      LongTokens{tokens, std::move(bytes), TokenAutomaton(reversed), TokenAutomaton(contents)});
+}
+
+std::vector<TokenAutomaton::State> AddedTokenMatcher::long_ones(std::string_view text) const {
+  std::vector<TokenAutomaton::State> found;
+  if (long_ == nullptr) return found;
+  found.resize(text.size());
+  TokenAutomaton::State state = TokenAutomaton::kStart;
+  for (size_t pos = text.size(); pos-- > 0;) {
+    state = long_->reversed.next(state, text[pos]);
+    found[pos] = long_->reversed.longest(state);
+  }
+  return found;
+}
+
+AddedTokenMatcher::Match AddedTokenMatcher::long_match(TokenAutomaton::State found, size_t pos,
+                                                       size_t special_end) const {
+  for (; found != TokenAutomaton::kStart; found = long_->reversed.shorter(found)) {
+    const size_t i = long_->reversed.string_of(found);
+    const size_t end = pos + long_->bytes[i];
+    if (!long_->tokens[i]->special || end <= special_end) return {long_->tokens[i], pos, end};
+  }
+  return {};
 }
 
 AddedTokenMatcher::Match AddedTokenMatcher::match_at(std::string_view text, size_t pos,
@@ -144,20 +175,31 @@ AddedTokenMatcher::Match AddedTokenMatcher::match_at(std::string_view text, size
 
 std::vector<size_t> AddedTokenMatcher::cuts_of_special(std::string_view text) const {
   std::vector<size_t> cuts;
+  const std::vector<TokenAutomaton::State> found = long_ones(text);
   for (size_t pos = 0; pos < text.size(); ++pos) {
     if (!can_start_[static_cast<unsigned char>(text[pos])]) continue;
-    const Match match = match_at(text, pos, text.size());
+    const Match match =
+        found.empty() ? match_at(text, pos, text.size()) : long_match(found[pos], pos, text.size());
     if (match.token == nullptr) continue;
     size_t second = pos;
     next_code_point(text, second);
     if (second < match.end) cuts.push_back(second);
   }
-  for (size_t pos = text.size() - std::min(text.size(), longest_); pos < text.size(); ++pos) {
-    if (!begins_at(text, pos)) continue;
-    cuts.push_back(text.size());
-    break;
-  }
+  if (ends_with_beginning(text)) cuts.push_back(text.size());
   return cuts;
+}
+
+bool AddedTokenMatcher::ends_with_beginning(std::string_view text) const {
+  const size_t begin = text.size() - std::min(text.size(), longest_);
+  if (long_ != nullptr) {
+    TokenAutomaton::State state = TokenAutomaton::kStart;
+    for (const char c : text.substr(begin)) state = long_->forward.next(state, c);
+    return long_->forward.begins_one(state);
+  }
+  for (size_t pos = begin; pos < text.size(); ++pos) {
+    if (begins_at(text, pos)) return true;
+  }
+  return false;
 }
 
 bool AddedTokenMatcher::begins_at(std::string_view text, size_t pos) const {
@@ -177,11 +219,13 @@ std::vector<TextPart> AddedTokenMatcher::split(std::string_view text, std::span<
   std::vector<TextPart> parts;
   size_t done = 0;           // parts cover [0, done)
   LeadingSpace after(text);  // of what follows a match
+  const std::vector<TokenAutomaton::State> found = long_ones(text);
   for (size_t pos = 0; pos < text.size();) {
     Match match;
     while (!cuts.empty() && cuts.front() <= pos) cuts = cuts.subspan(1);
     const size_t special_end = cuts.empty() ? text.size() : cuts.front();
-    if (can_start_[static_cast<unsigned char>(text[pos])]) match = match_at(text, pos, special_end);
+    if (can_start_[static_cast<unsigned char>(text[pos])])
+      match = found.empty() ? match_at(text, pos, special_end) : long_match(found[pos], pos, special_end);
     if (match.token == nullptr) {
       ++pos;
       continue;

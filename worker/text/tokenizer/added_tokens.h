@@ -14,6 +14,7 @@
 
 #include "common/core/status.h"
 #include "worker/text/json_fields.h"
+#include "worker/text/tokenizer/token_automaton.h"
 
 namespace troupe {
 
@@ -62,6 +63,20 @@ class AddedTokenMatcher {
   // The longest one at `pos`; a special one ends by `special_end`.
   Match match_at(std::string_view text, size_t pos, size_t special_end) const;
   bool begins_at(std::string_view text, size_t pos) const;  // and would go on after the text's end
+  bool ends_with_beginning(std::string_view text) const;
+
+  // Tokens that are long are looked for all at once: a text may be full of what nearly is one. Each place
+  // costs a short one's length at most, and less time than the automaton's.
+  static constexpr size_t kShortBytes = 64;
+  struct LongTokens {
+    std::vector<const AddedToken*> tokens;
+    std::vector<size_t> bytes;
+    TokenAutomaton reversed;  // read from a text's end on it tells what begins at each place
+    TokenAutomaton forward;
+  };
+  std::vector<TokenAutomaton::State> long_ones(
+      std::string_view text) const;  // by place; empty: none are long
+  Match long_match(TokenAutomaton::State found, size_t pos, size_t special_end) const;
 
   // A byte trie: a node keeps its children in a list, which is the fastest and smallest for few tokens.
   struct Node {
@@ -70,7 +85,8 @@ class AddedTokenMatcher {
   };
   std::vector<Node> nodes_;
   bool can_start_[256] = {};
-  size_t longest_ = 0;  // bytes
+  size_t longest_ = 0;                      // bytes
+  std::unique_ptr<const LongTokens> long_;  // null: all are short
 };
 
 }  // namespace troupe

@@ -86,5 +86,58 @@ TEST(AddedTokens, AreFoundWithTheWhiteSpaceThatTheirFlagsTake) {
   }
 }
 
+// The same of tokens that are long, which are looked for in another way, and of texts that are nearly them.
+TEST(AddedTokens, AreFoundHoweverLongTheyAre) {
+  std::mt19937_64 rng(12);
+  const auto letters = [&rng](size_t size) {
+    std::string text;
+    for (; size > 0; --size) text += rng() % 12 == 0 ? ' ' : rng() % 8 == 0 ? 'b' : 'a';
+    return text;
+  };
+  size_t matched = 0;
+  for (int round = 0; round < 2000; ++round) {
+    std::string text = letters(1 + rng() % 300);
+    std::vector<AddedToken> tokens;
+    for (size_t i = 1 + rng() % 6; i > 0; --i) {
+      AddedToken& token = tokens.emplace_back();
+      token.id = static_cast<int32_t>(tokens.size());
+      const size_t begin = rng() % text.size();
+      token.content = rng() % 3 == 0 ? letters(1 + rng() % 4) : text.substr(begin, 1 + rng() % 120);
+      token.special = rng() % 2 == 0;
+      token.lstrip = rng() % 3 == 0;
+      token.rstrip = rng() % 3 == 0;
+    }
+    tokens.push_back(tokens.front());  // one that is never found
+    tokens.back().id = 99;
+    tokens.back().content = std::string(65, 'c');
+    std::vector<const AddedToken*> group;
+    for (const AddedToken& token : tokens) group.push_back(&token);
+    const AddedTokenMatcher matcher(group);
+    const auto found = found_by(matcher, text);
+    EXPECT_EQ(found, plainly_found(tokens, text)) << text;
+    matched += found.size();
+    // No token spans a cut, whichever way it is looked for.
+    const std::vector<size_t> cuts = matcher.cuts_of_special(text);
+    size_t at = 0;
+    for (const TextPart& part : matcher.split(text, cuts)) {
+      const size_t end = at + part.text.size();
+      const bool special = part.id > 0 && tokens[static_cast<size_t>(part.id) - 1].special;
+      for (const size_t cut : cuts)
+        EXPECT_FALSE(special && part.text.find_first_not_of(' ') != std::string_view::npos && cut > at &&
+                     cut < end && tokens[static_cast<size_t>(part.id) - 1].content.size() > 1 &&
+                     !tokens[static_cast<size_t>(part.id) - 1].lstrip &&
+                     !tokens[static_cast<size_t>(part.id) - 1].rstrip)
+            << text << " at " << cut;
+      at = end;
+    }
+    bool begins = false;  // at its end one
+    for (const AddedToken& token : tokens)
+      for (size_t size = 1; size < std::min(token.content.size(), text.size() + 1); ++size)
+        begins |= text.ends_with(token.content.substr(0, size));
+    EXPECT_EQ(!cuts.empty() && cuts.back() == text.size(), begins) << text;
+  }
+  EXPECT_GT(matched, 4000u);
+}
+
 }  // namespace added_tokens_test
 }  // namespace troupe
