@@ -41,8 +41,10 @@ Status load_text(const std::string& model_dir, LoadedModel& model) {
   TROUPE_ASSIGN_OR_RETURN(model.tool_template, load_template(model_dir, kToolTemplate));
   for (const std::string& name : ChatTemplate::names(model_dir)) {
     if (name == kDefaultTemplate || name == kToolTemplate) continue;
-    // One that cannot be read keeps no chat from being served: whoever asks for it learns what there is.
-    if (auto more = load_template(model_dir, name); more.ok()) model.more_templates[name] = *std::move(more);
+    // One that cannot be read, or is not there, keeps no chat from being served: whoever asks for it learns
+    // what there is.
+    auto more = load_template(model_dir, name);
+    if (more.ok() && *more != nullptr) model.more_templates[name] = *std::move(more);
   }
   model.served.special_tokens = model.tokenizer->config().variables();
   return absl::OkStatus();

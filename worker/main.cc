@@ -46,14 +46,18 @@ Subcommand find_subcommand(std::string_view name) {
   return nullptr;
 }
 
-// A thread in the middle of something long, as a tokenizer in a huge text, does not look up: after half a
-// second, in which streams get their last events, it is not waited for.
-void end_soon() {
+// A thread in the middle of something long, as a tokenizer in a huge text, does not look up: after this time
+// it is not waited for.
+void end_within(std::chrono::milliseconds time) {
   std::signal(SIGALRM, [](int) { _exit(kExitOk); });
   itimerval soon{};
-  soon.it_value.tv_usec = 500'000;
+  soon.it_value.tv_sec = static_cast<time_t>(time.count() / 1000);
+  soon.it_value.tv_usec = static_cast<suseconds_t>(time.count() % 1000 * 1000);
   setitimer(ITIMER_REAL, &soon, nullptr);
 }
+// In the first one streams get their last events; the second is for a step that is under way.
+constexpr std::chrono::milliseconds kHurriedEnd{500};
+constexpr std::chrono::seconds kEndAfterGrace{10};
 
 // The first SIGTERM or SIGINT drains, the second ends the grace; later ones have nothing left to ask for.
 // SIGHUP has certificates read again.
@@ -85,11 +89,12 @@ class Signals {
     parts_.log.info(draining_ ? "stopping" : "draining", {{"signal", number}});
     if (draining_) {
       parts_.server.hurry();
-      end_soon();
+      end_within(kHurriedEnd);
       signals_.clear();
       return;
     }
     draining_ = true;
+    end_within(std::chrono::ceil<std::chrono::milliseconds>(grace_) + kEndAfterGrace);
     tasks_.spawn(drain());
     if (parts_.registration != nullptr) tasks_.spawn(parts_.registration->end());
     wait();

@@ -26,6 +26,7 @@ std::string describe(dom::element value) {
     append_json_string(text, clip_text(value.get_string().value_unsafe()));
   } else {
     append_element_json(text, value);
+    text = std::string(clip_text(text));  // (an integer may have any number of digits)
   }
   return text;
 }

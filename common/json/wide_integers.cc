@@ -65,6 +65,12 @@ size_t end_of_string(std::string_view json, size_t begin) {
   return json.size();
 }
 
+// A number stands where a key belongs: it stays the mistake that it is.
+bool is_key(std::string_view rest) {
+  const size_t at = rest.find_first_not_of(" \t\r\n");
+  return at != std::string_view::npos && rest[at] == ':';
+}
+
 void append_number(std::string_view number, WideIntegers how, std::string& out) {
   if (how == WideIntegers::kAsDoubles) {
     out.append(number).append("e0");
@@ -96,7 +102,7 @@ std::string with_wide_integers(std::string_view json, WideIntegers how) {
     const size_t begin = i;
     while (i < json.size() && is_of_number(json[i])) ++i;
     const std::string_view number = json.substr(begin, i - begin);
-    if (!is_wide_integer(number)) continue;
+    if (!is_wide_integer(number) || is_key(json.substr(i))) continue;
     out += json.substr(copied, begin - copied);
     append_number(number, how, out);
     copied = i;

@@ -97,6 +97,7 @@ TEST(LoadModel, RequestsMayNameATemplate) {
       fs::create_directory(dir.path() + "/additional_chat_templates");
       dir.write("additional_chat_templates/rag.jinja", rag);
       dir.write("additional_chat_templates/broken.jinja", "{% if %}");
+      fs::create_symlink("nowhere", dir.path() + "/additional_chat_templates/gone.jinja");
     } else {
       dir.write("tokenizer_config.json", R"({"chat_template":[{"name":"default","template":"D"},)"
                                          R"({"name":"rag","template":")" +
@@ -113,13 +114,29 @@ TEST(LoadModel, RequestsMayNameATemplate) {
     };
     EXPECT_EQ(text(""), "D");
     EXPECT_EQ(text(R"({"chat_template":"rag","documents":[{"title":"T"}]})"), "RT");
+    EXPECT_EQ(text(R"({"chat_template":"rag","n":99999999999999999999,"documents":[{"title":"T"}]})"), "RT");
     EXPECT_EQ(text(R"({"chat_template":"default"})"), "D");
     EXPECT_EQ(text(R"({"chat_template":null})"), "D");
     for (const char* wrong : {R"({"chat_template":"tool_use"})", R"({"chat_template":5})",
-                              R"({"chat_template":"{{ messages }}"})", R"({"chat_template":"../rag"})"}) {
+                              R"({"chat_template":"{{ messages }}"})", R"({"chat_template":"../rag"})",
+                              R"({"chat_template":"gone"})", R"({"chat_template":99999999999999999999})"}) {
       EXPECT_THAT(text(wrong), HasSubstr("has: default, rag")) << wrong;
     }
   }
+}
+
+TEST(LoadModel, TemplateWithoutATextIsNone) {
+  const TempDir dir;
+  copy_demo_files(dir, {"config.json", "tokenizer.json"});
+  dir.write("tokenizer_config.json", R"({"chat_template":{"default":"D","rag":null}})");
+  const auto model = load(dir, LoadFormat::kDummy);
+  ASSERT_TRUE(model.ok()) << model.status();
+  GenerateRequest request;
+  request.messages = {{Role::kUser, "Hi", ""}};
+  request.chat_template_kwargs_json = R"({"chat_template":"rag"})";
+  const auto ids = encode_chat(model->served, request);
+  ASSERT_FALSE(ids.ok());
+  EXPECT_THAT(ids.error().message, HasSubstr("has: default"));
 }
 
 TEST(LoadModel, RequestsWithToolsHaveATemplateOfTheirOwnWhereThereIsOne) {

@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "common/json/wide_integers.h"
+#include "common/json/wide_json.h"
 #include "worker/input/prepare_resume.h"
 #include "worker/input/shared_prefix.h"
 #include "worker/text/tokenizer/cut_text.h"
@@ -80,11 +82,14 @@ std::optional<std::string> asked_template(const GenerateRequest& request) {
   constexpr std::string_view kKey = "chat_template";
   const std::string& kwargs = request.chat_template_kwargs_json;
   if (kwargs.find(kKey) == std::string::npos) return std::nullopt;
-  const auto value = parse_json(kwargs);
+  const auto value = parse_json_with_wide_integers(kwargs);
   if (!value.ok() || !value->is_object()) return std::nullopt;  // an error of chat_context()
   const bj::value* name = value->get_object().if_contains(bj::string_view(kKey.data(), kKey.size()));
   if (name == nullptr || name->is_null()) return std::nullopt;
-  return name->is_string() ? std::string(name->get_string()) : to_json(*name);
+  if (!name->is_string()) return to_json(*name);
+  const std::string_view text(name->get_string().data(), name->get_string().size());
+  const std::string_view number = wide_integer_of(text);
+  return std::string(number.empty() ? text : number);
 }
 
 ApiResult<const ChatTemplate*> choose_template(const ServedModel& model, const GenerateRequest& request) {

@@ -100,7 +100,9 @@ std::vector<std::string> names_in(const bj::value& value) {
   std::vector<std::string> names;
   if (value.is_string()) names.emplace_back(kDefaultTemplate);
   if (value.is_object()) {
-    for (const auto& entry : value.get_object()) names.emplace_back(view(entry.key()));
+    for (const auto& entry : value.get_object()) {
+      if (!entry.value().is_null()) names.emplace_back(view(entry.key()));
+    }
   }
   if (!value.is_array()) return names;
   for (const bj::value& entry : value.get_array()) {
