@@ -127,6 +127,7 @@ Task<bool> HttpConnection::inflate_body() {
     fault = hold_body(request.body.size() + plain.size());
     if (state != Inflater::State::kMore || fault) break;
     co_await asio::post(exchange_.executor(), use_task);
+    if (!channel_->socket().is_open()) co_return false;
     if (body_share_.lost) fault = hold_body(0);
   }
   if (state == Inflater::State::kTooLarge) fault = too_large(context_->options.body_bytes_max);

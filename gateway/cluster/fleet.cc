@@ -190,6 +190,10 @@ StatusOr<NodeIndex> Fleet::add(Upstream upstream, bool comes_back) {
   const Upstream* configured = find_upstream(options_.workers, upstream.id());
   if (configured != nullptr && upstream.is_plain() && upstream.endpoint == configured->endpoint)
     upstream = *configured;
+  // (The id of an address of a name reads like a path.)
+  const auto slot = registry_.find_slot(upstream.id());
+  if (slot && upstream.address.empty() && !workers_[*slot].upstream.address.empty())
+    upstream = workers_[*slot].upstream;
   TROUPE_ASSIGN_OR_RETURN(const route::NodeRegistry::Added added,
                           registry_.add(new_node(upstream), comes_back));
   const bool connects = added.connect || !workers_[added.node].upstream.same_as(upstream);

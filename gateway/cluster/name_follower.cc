@@ -78,16 +78,19 @@ NameFollower::Name* NameFollower::find(const std::string& id) {
 void NameFollower::take(Name& name, const std::vector<std::string>& addresses) {
   const route::NameAddresses::Change change = name.addresses.found(addresses);
   for (const std::string& address : change.left) leave(name, address);
-  for (const std::string& address : change.joined) join(name, address);
+  for (const std::string& address : change.joined) {
+    if (!join(name, address, /*comes_back=*/true)) name.addresses.forget(address);  // tried again later
+  }
   if (change.left_out > 0 && !(change.joined.empty() && change.left.empty()))
     log_.warn("addresses_left_out", {{"name", name.upstream.endpoint.host}, {"addresses", change.left_out}});
 }
 
-void NameFollower::join(const Name& name, const std::string& address) {
-  const auto added = fleet_.add(name.upstream.at(address));
+bool NameFollower::join(const Name& name, const std::string& address, bool comes_back) {
+  const auto added = fleet_.add(name.upstream.at(address), comes_back);
   if (!added.ok())
     log_.error("worker_not_added",
                {{"worker", name.upstream.at(address).id()}, {"why", to_std(added.status().message())}});
+  return added.ok();
 }
 
 // (An operator may have removed it.)
@@ -111,7 +114,7 @@ void NameFollower::change(const std::vector<Upstream>& names) {
     } else if (!same) {
       kept.upstream = upstream;
       for (const std::string& address : kept.addresses.known()) {
-        if (fleet_.find(upstream.at(address).id())) join(kept, address);
+        if (fleet_.find(upstream.at(address).id())) join(kept, address, /*comes_back=*/false);
       }
     }
     next.push_back(std::move(kept));

@@ -41,7 +41,7 @@ class NameFollower {
   Task<std::vector<std::string>> addresses_of(Upstream upstream);
   Name* find(const std::string& id);
   void take(Name& name, const std::vector<std::string>& addresses);
-  void join(const Name& name, const std::string& address);
+  bool join(const Name& name, const std::string& address, bool comes_back);  // false: there is no room
   void leave(const Name& name, const std::string& address);
 
   const Executor executor_;

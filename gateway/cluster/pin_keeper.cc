@@ -34,7 +34,7 @@ PinKeeper::PinKeeper(const route::PinOptions& options, const Parts& parts)
 
 bool PinKeeper::holds(const route::Pin::Place& place) const {
   const bool there = parts_.fleet.member(place.node) && parts_.fleet.state(place.node) != NodeState::kDead;
-  return there && parts_.router.loads().at(place.node).life == place.life;
+  return there && parts_.router.loads().at(place.node).life == place.life && parts_.clock.now() < place.ends;
 }
 
 // (A gateway that does not know its place among the others sees to all.)
@@ -131,7 +131,9 @@ Task<void> PinKeeper::compute(route::Pin pin) {
   }
   computed_.Increment();
   parts_.log.info("pin_computed", {{"worker", parts_.fleet.id(node)}, {"prefix", prefix_id(pin.prefix)}});
-  if (book_.placed(pin.id, {node, life}) || book_.is_of_another(pin.prefix, pin.owner)) co_return;
+  const route::Pin::Place place{node, life, pin.expires ? pin.until : TimePoint::max()};
+  book_.told_end(pin.prefix, place);
+  if (book_.placed(pin.id, place) || book_.is_of_another(pin.prefix, pin.owner)) co_return;
   // It was deleted meanwhile.
   ClientRequest undo;
   undo.method = "DELETE";

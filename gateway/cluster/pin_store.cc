@@ -76,13 +76,15 @@ Task<void> PinStore::follow() {
   Timer timer(executor_);
   while (true) {
     const Status ended = co_await look_and_watch();
+    if (ended.ok()) continue;
     failed(ended);
     timer.expires_after(kPinRetry);
     co_await timer.async_wait(use_task);
   }
 }
 
-// Runs until the watch ends, which it always does with an error.
+// Runs until the watch ends. OK: it fell silent, as where no pin changes; it may be half open, so all is
+// looked at again.
 Task<Status> PinStore::look_and_watch() {
   Txn txn;
   txn.reads = {KeyRange::prefix(keys_)};
@@ -105,6 +107,7 @@ Task<Status> PinStore::look_and_watch() {
   went_well();
   while (true) {
     const auto news = co_await (*watch)->next();
+    if (absl::IsAborted(news.status())) co_return absl::OkStatus();
     if (!news.ok()) co_return news.status();
     if (news->canceled) co_return absl::UnavailableError("etcd: the watch was canceled");
     for (const etcd::WatchEvent& event : news->events) take(event.kv, event.deleted);
@@ -213,13 +216,13 @@ Task<Status> PinStore::put(Hash128 id, PinRecord record) {
 Task<Status> PinStore::remove(Hash128 id) {
   Txn txn;
   txn.deletes = {key_of(id)};
+  const auto lease = leases_.find(id);
+  const int64_t held =
+      lease == leases_.end() ? 0 : lease->second.id;  // (Another gateway may pin it meanwhile.)
   const auto done = co_await etcd_.txn(txn);
   if (!done.ok()) co_return done.status();
-  const auto lease = leases_.find(id);
-  if (lease == leases_.end()) co_return absl::OkStatus();
-  const int64_t held = lease->second.id;
-  leases_.erase(lease);
   if (held == 0) co_return absl::OkStatus();
+  if (const auto now = leases_.find(id); now != leases_.end() && now->second.id == held) leases_.erase(now);
   const Status ended = co_await etcd_.revoke(held);
   if (!ended.ok() && !absl::IsNotFound(ended)) failed(ended);
   co_return absl::OkStatus();

@@ -34,6 +34,7 @@ std::optional<std::string> take_value(std::string_view& rest) {
   if (!rest.starts_with('"')) {
     const size_t end = std::min(rest.find(';'), rest.size());
     std::string value(trimmed(rest.substr(0, end)));
+    if (value.find_first_of(" \t\"") != std::string::npos) return std::nullopt;
     rest.remove_prefix(end);
     return value;
   }
@@ -134,6 +135,9 @@ StatusOr<std::optional<std::string_view>> form_field(std::string_view body, std:
     const size_t end = body.find(next_mark, at);
     if (end == std::string_view::npos) return malformed("has no end");
     const std::string_view lines = body.substr(at, end - at);  // the line break before the head included
+    if (lines.find("\n" + mark) != std::string_view::npos ||
+        lines.find("\r" + mark) != std::string_view::npos)
+      return malformed("has a boundary behind half a line break");
     const size_t head_end = lines.substr(0, kHeadBytesMax).find("\r\n\r\n");
     if (head_end == std::string_view::npos) return malformed("has a part without header lines");
     TROUPE_ASSIGN_OR_RETURN(const std::string its_name,

@@ -102,7 +102,9 @@ void PinDesk::keep(const HttpRequest& request, const RequestContext& context, co
   pin.expires = routed.ttl_s.has_value();
   pin.until = core_.clock.now() + std::chrono::seconds(routed.ttl_s.value_or(0));
   for (const route::NodeIndex node : made.nodes)
-    pin.places.push_back({node, core_.router.loads().at(node).life});
+    pin.places.push_back(
+        {node, core_.router.loads().at(node).life, pin.expires ? pin.until : TimePoint::max()});
+  for (const route::Pin::Place& place : pin.places) core_.pins->told_end(*hash, place);
   if (!core_.pins->put(std::move(pin)))
     core_.log.warn("pin_not_kept", {{"prefix", prefix_id(*hash)}, {"why", "pins.text_bytes"}});
 }
@@ -111,9 +113,9 @@ bool PinDesk::erase(std::string_view id, const RequestContext& context) const {
   const auto hash = parse_prefix_id(id);
   if (core_.pins == nullptr || !hash) return false;
   const Hash128 own = route::Pin::id_of(*hash, owner_of(context));
-  if (core_.pins->find(own) == nullptr) return false;
-  core_.pins->erase(own);
-  return true;
+  const bool known = core_.pins->find(own) != nullptr;
+  core_.pins->erase(own);  // (Other gateways may know of it that this one has not heard of yet.)
+  return known;
 }
 
 PinDesk::Holders PinDesk::holders(std::string_view id, const RequestContext& context) const {

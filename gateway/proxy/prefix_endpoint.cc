@@ -161,6 +161,7 @@ Task<void> PrefixEndpoint::make(Exchange& exchange) {
     if (exchange.cancel_reason() != CancelReason::kNone) break;
   }
   if (made) keep(exchange.request(), context, asks);
+  context.permits.pin = {};
   if (exchange.cancel_reason() != CancelReason::kNone) co_return;
   if (made) {
     co_await answer_made(exchange, context, asks);
@@ -293,9 +294,12 @@ Task<void> PrefixEndpoint::known(Exchange& exchange) {
     Ask ask;
     ask.node = node;
     const bool there = co_await ask_of_known(request, context, ask);
-    if (exchange.cancel_reason() != CancelReason::kNone) co_return;
+    found = found || (there && ask.ok());
+    if (exchange.cancel_reason() != CancelReason::kNone) {
+      if (found && request.method == "DELETE") pins_.erase(id, context);
+      co_return;
+    }
     if (!there) continue;
-    found = found || ask.ok();
     unsure = unsure || !ask.ok();
     asks.push_back(std::move(ask));
   }

@@ -12,6 +12,7 @@ namespace {
 
 constexpr size_t kBodyMax = size_t{64} << 10;
 constexpr size_t kNumberWithin = 24;  // bytes after a phrase
+constexpr int64_t kContextMax = int64_t{1} << 40;
 
 // In lower case; the context's tokens follow, if any do.
 constexpr std::array<std::string_view, 10> kPhrases{
@@ -34,7 +35,7 @@ int64_t number_after(std::string_view text) {
   if (begin == std::string_view::npos || begin > kNumberWithin) return 0;
   int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data() + begin, text.data() + text.size(), number);
-  return error == std::errc() && number > 0 ? number : 0;
+  return error == std::errc() && number > 0 ? std::min(number, kContextMax) : 0;
 }
 
 void read_message(std::string_view message, route::Failure& failure) {
@@ -77,7 +78,7 @@ void note_length_refusal(std::string_view body, route::Failure& failure) {
     failure.too_long = true;
   const bj::value* slots = error.if_contains("n_ctx");  // llama.cpp
   if (failure.too_long && slots != nullptr && slots->is_int64() && slots->get_int64() > 0)
-    failure.context_max = slots->get_int64();
+    failure.context_max = std::min(slots->get_int64(), kContextMax);
   read_message(string_in(error, "message"), failure);
 }
 

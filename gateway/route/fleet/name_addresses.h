@@ -23,6 +23,8 @@ class NameAddresses {
   };
   // A lookup's addresses, in its order, perhaps repeated; empty: it failed.
   Change found(const std::vector<std::string>& addresses);
+  // It could not join: the next lookup that has it says so again.
+  void forget(const std::string& address) { std::erase(known_, address); }
   const std::vector<std::string>& known() const { return known_; }
 
  private:

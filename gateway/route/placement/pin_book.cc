@@ -65,7 +65,7 @@ void PinBook::Reservation::end() {
 bool PinBook::put(Pin pin) {
   const Hash128 id = pin.id;
   const bool kept = adopt(std::move(pin));
-  tell(id);
+  if (kept) tell(id);
   return kept;
 }
 
@@ -131,6 +131,16 @@ void PinBook::unplace(const Hash128& prefix) {
     if (pin.prefix != prefix) continue;
     pin.places.clear();
     pin.claims.clear();
+    tell(id);
+  }
+}
+
+void PinBook::told_end(const Hash128& prefix, const Pin::Place& place) {
+  for (auto& [id, pin] : pins_) {
+    if (pin.prefix != prefix) continue;
+    for (Pin::Place& known : pin.places) {
+      if (known.node == place.node && known.life == place.life) known.ends = place.ends;
+    }
   }
 }
 

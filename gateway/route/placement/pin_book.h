@@ -37,7 +37,8 @@ struct PinOptions {
 struct Pin {
   struct Place {
     NodeIndex node = kNoNode;
-    uint32_t life = 0;  // of its cache (NodeLoad::life)
+    uint32_t life = 0;                  // of its cache (NodeLoad::life)
+    TimePoint ends = TimePoint::max();  // the node was told so last, by whichever owner
   };
   // A node that held it when another gateway wrote so, in this life of its cache. It is a Place once that
   // life is found here.
@@ -144,6 +145,8 @@ class PinBook {
   bool placed(const Hash128& id, Pin::Place place);
   // Workers hold it no more for those who have it pinned.
   void unplace(const Hash128& prefix);
+  // A node was asked again to pin it: the last request says until when, for all its owners.
+  void told_end(const Hash128& prefix, const Pin::Place& place);
 
  private:
   void tell(const Hash128& id) const {

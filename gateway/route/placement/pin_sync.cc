@@ -10,7 +10,7 @@ void PinSync::wait(const Hash128& id) {
 }
 
 void PinSync::changed(const Hash128& id, bool present) {
-  if (present || known_.contains(id) || tried_.contains(id) || writes_ == id) return wait(id);
+  if (present || !looked_ || known_.contains(id) || tried_.contains(id) || writes_ == id) return wait(id);
   if (waits_.erase(id) > 0) std::erase(waiting_, id);
 }
 
@@ -49,6 +49,7 @@ PinSync::Look PinSync::look(int64_t revision, std::span<const Entry> all, std::s
     for (const Hash128& id : here) wait(id);
   }
   revision_ = revision;
+  looked_ = true;
   absl::flat_hash_set<Hash128> there;
   for (const Entry& entry : all) {
     there.insert(entry.id);

@@ -61,6 +61,7 @@ class PinSync {
   absl::flat_hash_map<Hash128, int64_t> known_;  // its revision in the store
   absl::flat_hash_set<Hash128> tried_;           // written, perhaps, and not heard of since
   int64_t revision_ = 0;
+  bool looked_ = false;  // before, any removal may be of what the store has
 };
 
 }  // namespace troupe::route

@@ -63,6 +63,9 @@ TEST(FormField, IsRefusedWhereAServerMayReadTheFormInAnotherWay) {
            head("X-Other: form-data"),
            std::string("--b \r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nB\r\n"),
            std::string("--bb\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nB\r\n"),
+           head("Content-Disposition: form-data; name=x y; name=\"model\""),
+           std::string("--b\r\nContent-Disposition: form-data; name=f\r\n\r\nx\n--b\r\n"
+                       "Content-Disposition: form-data; name=model\r\n\r\nB\r\n"),
            std::string("--b--\r\n--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nB\r\n"),
        })
     EXPECT_FALSE(form_field(part + other + "--b--\r\n", "b", "model").ok()) << other;

@@ -124,6 +124,21 @@ TEST(PinBook, OwnersOfOnePrefixDoNotUndoEachOthers) {
   EXPECT_EQ(book.next_lost(holds), book.find(of_a.id)) << "workers unpinned it for b";
 }
 
+// A node keeps a prefix until the end that it was told last, whoever told it.
+TEST(PinBook, ANodeHoldsAPrefixUntilTheEndThatItWasToldLast) {
+  PinBook book(PinOptions{});
+  const Pin of_a = pin_of("a", 1);
+  book.put(of_a);
+  book.told_end(of_a.prefix, {0, 1, at_ms(1000)});
+  book.told_end(of_a.prefix, {0, 2, at_ms(9000)});
+  book.told_end(of_a.prefix, {5, 1, at_ms(9000)});
+  const auto holds_at = [](TimePoint now) {
+    return [now](const Pin::Place& place) { return now < place.ends; };
+  };
+  EXPECT_EQ(book.next_lost(holds_at(at_ms(999))), nullptr);
+  EXPECT_NE(book.next_lost(holds_at(at_ms(1000))), nullptr);
+}
+
 TEST(PinBook, EachOwnerSeesItsOwn) {
   PinBook book(PinOptions{});
   for (int i = 0; i < 6; ++i) book.put(pin_of(i % 2 == 0 ? "a" : "b", i));
@@ -203,6 +218,10 @@ TEST(PinBook, TellsWhatIsChangedHereAndNotWhatIsAdopted) {
   book.on_change = [&told](const Hash128& id) { told[id] += 1; };
   Pin pin = pin_of("a", 1);
   pin.shared = true;
+  Pin huge = pin;
+  huge.body = std::string(PinOptions().text_bytes + 1, 'x');
+  EXPECT_FALSE(book.put(huge));
+  EXPECT_TRUE(told.empty()) << "others keep theirs";
   book.put(pin);
   EXPECT_EQ(told[pin.id], 1);
   EXPECT_EQ(book.shared(), std::vector{pin.id});
