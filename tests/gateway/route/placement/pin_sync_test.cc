@@ -40,6 +40,7 @@ TEST(PinSync, AChangeWaitsUntilItIsWritten) {
 
 TEST(PinSync, WhatComesAndGoesWhileTheStoreIsAwayIsForgotten) {
   PinSync sync;
+  sync.look(1, {}, {});
   for (int i = 0; i < 1000; ++i) {
     sync.changed(id_of(i), true);
     sync.changed(id_of(i), false);
@@ -48,6 +49,15 @@ TEST(PinSync, WhatComesAndGoesWhileTheStoreIsAwayIsForgotten) {
   sync.heard({id_of(7), 5, false});
   sync.changed(id_of(7), false);
   EXPECT_EQ(sync.begin_write(), id_of(7)) << "the store has it";
+}
+
+// A gateway that has just begun deletes a pin that another one wrote.
+TEST(PinSync, RemovalsBeforeTheFirstLookAreWritten) {
+  PinSync sync;
+  sync.changed(id_of(1), false);
+  const PinSync::Entry there{id_of(1), 5, false};
+  EXPECT_TRUE(sync.look(5, {&there, 1}, {}).fetch.empty()) << "it is to go";
+  EXPECT_EQ(sync.begin_write(), id_of(1));
 }
 
 TEST(PinSync, NewsOfAPinThatWaitsAreOlderThanWhatWaits) {
