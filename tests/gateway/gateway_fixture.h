@@ -132,6 +132,7 @@ inline Task<void> StubWorker::handle(StubWorker& stub, Exchange& exchange) {
     for (const std::string& model : stub.models) {
       ModelCard card;
       card.id = model;
+      card.owned_by = stub.owned_by;
       card.max_model_len = stub.context;
       cards.push_back(card);
     }
