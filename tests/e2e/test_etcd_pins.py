@@ -5,7 +5,7 @@ import json
 import httpx
 import pytest
 
-from etcd import PREFIX, Shared, StateGateway
+from etcd import Shared, StateGateway
 from fleet import MODEL, wait_until
 from test_prefixes import system_of
 
@@ -47,7 +47,9 @@ def nodes(gateway, key, prefix):
 
 
 def stored(shared):
-    return {key.removeprefix(f"{PREFIX}/pins/"): value.decode() for key, value in shared.etcd.keys("pins/").items()}
+    """Records by prefix. (Their keys are of a prefix and its owner: each owner has a pin of its own.)"""
+    records = [value.decode() for value in shared.etcd.keys("pins/").values()]
+    return {"prefix-" + json.loads(record)["prefix"]: record for record in records}
 
 
 def everywhere(shared, key, expected):
