@@ -59,7 +59,7 @@ WRONG = [
     (("plan", "--trace", "t", "--profile", "study", "--model", "llama-2-7b"), "either --profile"),
     (("plan", "--trace", "/nowhere.csv", "--profile", "study"), "/nowhere.csv: cannot open"),
     *((("plan", "--trace", "t", "--profile", "study", *flag), f"{flag[0]} has a meaning only with --model")
-      for flag in (("--write-profile", "n.yaml"), ("--gpu", "h100"), ("--gpus-per-node", 2), ("--headroom", ".5"),
+      for flag in (("--write-profile", "n.yaml"), ("--gpu", "H100"), ("--gpus-per-node", 2), ("--headroom", ".5"),
                    ("--price-per-hour", 2))),
     (("plan", "--trace", "t", "--profile", "study", "--json", "--report", "r.json"), "--json: with --trace"),
     (("plan", "--trace", "t", "--model", "llama-2-7b", "--json", "--report", "r.json"), "--json: with --trace"),
