@@ -220,12 +220,12 @@ template <typename Take>
 void FaultGateway::hear(const GatewayNews& news, const std::string& table, TimePoint now, Take take) {
   const TableVersion before = router_->planning().version();
   take();
-  twin_->planning().heard(news, now);
-  if (!table.empty()) {
+  if (!table.empty()) {  // (in the order of GossipRounds::receive())
     const Status adopted = twin_->planning().adopt_table(table);
     breach_if(!adopted.ok(), "a table is not read: " + std::string(adopted.message()));
-    check_table();
   }
+  twin_->planning().heard(news, now);
+  if (!table.empty()) check_table();
   breach_if(router_->planning().version() < before, "an older table takes the place of the one that counts");
 }
 

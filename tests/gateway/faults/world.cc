@@ -9,9 +9,10 @@ namespace {
 
 constexpr Duration kFaultsFor = std::chrono::seconds(20);
 constexpr Duration kAskedFor = std::chrono::seconds(26);
-// Of the messages that flow again: then every gateway has heard of every other one that lives, and of none
-// that died; and between two of its seconds, what one plans reaches all.
-constexpr Duration kHeardAnew = Gateways::kSilence + std::chrono::milliseconds(600);
+// Of the messages that flow again: then every gateway has tried every other one again, has heard of those
+// that live, and of none that died; and between two of its seconds, what one plans reaches all.
+constexpr Duration kHeardAnew =
+    std::max<Duration>(Gateways::kSilence, GossipRules().retry_max) + std::chrono::milliseconds(1600);
 constexpr Duration kResting = std::chrono::seconds(90);
 constexpr Duration kRunFor = std::chrono::seconds(100);
 
