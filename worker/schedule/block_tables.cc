@@ -115,7 +115,8 @@ bool BlockTables::admit(ScheduledRequest& request, int32_t reserve_count) {
   if (spare_count < 0) return false;
   // The original must stay until it is copied; where there is no room for both it is done without.
   PartialMatch& partial = request.look_partial;
-  if (partial.count > 0 && spare_count == 0 && !cache_.is_referenced(partial.run)) partial = {};
+  if (partial.count > 0 && spare_count == 0 && cache_.run_state(partial.run) == PrefixCache::RunState::kIdle)
+    partial = {};
   take_blocks(request, match, needed);
   const int32_t named_count = count_of(request.block_hashes.size());
   const bool announces = options_.announces && !request.in_background();
@@ -240,11 +241,25 @@ void BlockTables::release(ScheduledRequest& request) {
   for (int32_t i = count_of(request.blocks.size()); i-- > request.path.count;) {
     if (i != kept) pool_.release(request.blocks[static_cast<size_t>(i)]);
   }
-  cache_.release(request.path);
+  // A token that is not known yet says nothing of the KV.
+  const int32_t drawn_count = request.emitted_count() - (request.sampled_index >= 0 ? 1 : 0);
+  cache_.release(request.path, drawn_count > 0 && !request.spoilt);
   request.path = {};
   request.blocks.clear();
   request.cached_count = 0;
   request.computed_count = 0;
+}
+
+void BlockTables::discard(std::span<const Hash128> hashes, Hash128 salt, std::span<const TokenId> ids) {
+  cache_.discard(hashes, salt, ids);
+  const auto is_spoilt = [this](RadixNodeId run) {
+    return run >= 0 && cache_.run_state(run) == PrefixCache::RunState::kSpoilt;
+  };
+  std::vector<Hash128> spoilt;
+  for (const auto& [name, pinned] : pins_) {
+    if (is_spoilt(pinned.pin.path.run) || is_spoilt(pinned.pin.partial)) spoilt.push_back(name);
+  }
+  for (const Hash128& name : spoilt) unpin(name);
 }
 
 void BlockTables::pin(const ScheduledRequest& request) {

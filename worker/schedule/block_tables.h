@@ -75,10 +75,8 @@ class BlockTables {
   // Gives all blocks back. Cached blocks stay cached, and so does the computed part of a last block that is
   // not full. computed_count and cached_count become 0.
   void release(ScheduledRequest& request);
-  // Nothing cached of a request that has ended is found any more (PrefixCache::discard).
-  void discard(std::span<const Hash128> hashes, Hash128 salt, std::span<const TokenId> ids) {
-    cache_.discard(hashes, salt, ids);
-  }
+  // The KV of a request that has ended may be spoilt (PrefixCache::discard). Pins on it end.
+  void discard(std::span<const Hash128> hashes, Hash128 salt, std::span<const TokenId> ids);
   // Pins what is cached of the prompt of a request that has ended, under request.spec.pin; what was pinned
   // under that name before is pinned no more.
   void pin(const ScheduledRequest& request);
