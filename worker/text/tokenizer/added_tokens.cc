@@ -72,7 +72,6 @@ StatusOr<AddedToken> load_added_token(const JsonItem& item, int32_t id) {
   AddedToken token;
   token.id = id;
   TROUPE_ASSIGN_OR_RETURN(token.content, string_field(item, "content"));
-  if (token.content.empty()) return invalid_argument(field_path(item, "content") + ": empty");
   TROUPE_ASSIGN_OR_RETURN(token.special, bool_field(item, "special", false));
   TROUPE_ASSIGN_OR_RETURN(token.single_word, bool_field(item, "single_word", false));
   TROUPE_ASSIGN_OR_RETURN(token.lstrip, bool_field(item, "lstrip", false));

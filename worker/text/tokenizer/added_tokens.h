@@ -28,7 +28,8 @@ struct AddedToken {
   bool normalized = false;
 };
 
-// Reads one token's fields; `id` is separate because some files store it elsewhere.
+// Reads one token's fields; `id` is separate because some files store it elsewhere. Its content may be empty:
+// such a token is none, and left out.
 StatusOr<AddedToken> load_added_token(const JsonItem& item, int32_t id);
 // Reads tokenizer.json's "added_tokens".
 StatusOr<std::vector<AddedToken>> load_added_tokens(const bj::value& value, const std::string& where);
