@@ -169,7 +169,8 @@ StatusOr<LoadedModel> load_checkpoint(const WorkerSettings& settings, Metrics& m
         "eos_token_id_unknown",
         {{"id", id}, {"vocab_size", model.served.config.vocab_size}, {"effect", "no answer ends with it"}});
   }
-
+  for (const std::string& place : model.tokenizer->config().without_text)
+    log.warn("added_token_without_text", {{"place", place}, {"effect", "it is left out"}});
   if (model.served.total_count_max < model.max_model_len) {
     log.warn("kv_cache_small", {{"kv_cache_tokens", model.served.total_count_max},
                                 {"max_model_len", model.max_model_len},

@@ -72,6 +72,7 @@ struct EngineHarness {
     bool runs_ahead = false;
     bool emits_eos = false;
     FakeRunner::Hook before_step = {};
+    std::atomic<BlockId>* bad_block = nullptr;
   };
   explicit EngineHarness(SchedulerConfig config) : EngineHarness(config, Model{}) {}
   explicit EngineHarness(Model wanted) : EngineHarness(default_config(), std::move(wanted)) {}
@@ -83,7 +84,7 @@ struct EngineHarness {
     options.eos_token_ids = {kEos};
     options.idle_check = std::chrono::milliseconds(5);
     const FakeRunner::Options fake{config.block_size, config.block_count, wanted.runs_ahead,
-                                   std::move(wanted.before_step)};
+                                   std::move(wanted.before_step), wanted.bad_block};
     engine = std::make_unique<Engine>(std::make_unique<FakeRunner>(&model, fake), tokenizer.get(), options,
                                       metrics, log);
     engine->start();

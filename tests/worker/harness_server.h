@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <boost/asio/io_context.hpp>
+#include <concepts>
 #include <memory>
 #include <string>
 #include <thread>
@@ -21,7 +22,12 @@ class HarnessServer {
  public:
   explicit HarnessServer(FakeRunner::Hook before_step = {}, const Generator::Options& generator = {},
                          bool hand_on_conversations = true, int64_t prompt_bytes_max = 4000)
-      : harness_({.before_step = std::move(before_step)}) {
+      : HarnessServer(EngineHarness::Model{.before_step = std::move(before_step)}, generator,
+                      hand_on_conversations, prompt_bytes_max) {}
+  template <std::same_as<EngineHarness::Model> Model>  // which braces are not
+  explicit HarnessServer(Model fake, const Generator::Options& generator = {},
+                         bool hand_on_conversations = true, int64_t prompt_bytes_max = 4000)
+      : harness_(std::move(fake)) {
     model_.name = "fake";
     model_.tokenizer = harness_.tokenizer.get();
     model_.config = load_model_config(TROUPE_SOURCE_DIR "/configs/demo-model").value();

@@ -2,9 +2,9 @@
 //   callers ──commands──▶ compute thread ──tokens──▶ text-out thread (output_pipeline.h) ──▶ sinks
 //      └────────opened streams, cancellations──────────────▲      └──drops (stop strings)──▶ commands
 // The scheduler, the runner and `sequences_` belong to the compute thread alone. `mutex_` guards the command
-// queue and the published numbers; it is held for a few moves and taken at most twice a step. Lock order:
-// mutex_, then OutputPipeline's own. Both queues are bounded: commands by the number of open requests (submit
-// refuses beyond max_waiting), tokens by OutputPipeline, whose push() makes the compute thread wait.
+// queue and the published numbers; it is held for a few moves and taken at most three times a step. Lock
+// order: mutex_, then OutputPipeline's own. Both queues are bounded: commands by the number of open requests
+// (submit refuses beyond max_waiting), tokens by OutputPipeline, whose push() makes the compute thread wait.
 
 #include "worker/engine/engine.h"
 
@@ -100,7 +100,7 @@ StatusOr<std::vector<RequestId>> Engine::submit(std::vector<EngineRequest> group
     const MutexLock lock(e.mutex);
     if (e.stopping) return absl::UnavailableError("the worker is shutting down");
     const SchedulerConfig& limits = e.options.scheduler;
-    const int64_t held_count = e.published.running + e.published.waiting + e.queued.count;
+    const int64_t held_count = e.published.stats.running + e.published.stats.waiting + e.queued.count;
     if (held_count + static_cast<int64_t>(group.size()) > limits.max_num_seqs + limits.max_waiting) {
       return absl::ResourceExhaustedError("too many requests are waiting already; try again later");
     }
@@ -134,6 +134,11 @@ void Engine::unpin(Hash128 name) {
   impl_->wake.notify_one();
 }
 
+bool Engine::is_pinned(Hash128 name) const {
+  const MutexLock lock(impl_->mutex);
+  return impl_->published.pins.contains(name);
+}
+
 bool Engine::ask(Question question) {
   {
     const MutexLock lock(impl_->mutex);
@@ -157,7 +162,7 @@ LoadReport Engine::load() const {
   report.block_size = e.options.scheduler.block_size;
   e.news.describe(report);
   const MutexLock lock(e.mutex);
-  const SchedulerStats& stats = e.published;
+  const SchedulerStats& stats = e.published.stats;
   report.ready = !e.stopping;
   // Background requests yield to every other request and nothing waits for them, so they are not counted.
   report.running = stats.running - stats.background_running;
@@ -173,7 +178,7 @@ LoadReport Engine::load() const {
 
 int64_t Engine::cached_blocks() const {
   const MutexLock lock(impl_->mutex);
-  return impl_->published.blocks_cached;
+  return impl_->published.stats.blocks_cached;
 }
 
 ResidencyPublisher& Engine::cache_news() {
@@ -184,7 +189,8 @@ bool Engine::idle() const {
   const Impl& e = *impl_;
   if (e.text_out.open_count() > 0) return false;
   const MutexLock lock(e.mutex);
-  return e.pending.empty() && e.queued.count == 0 && e.published.running + e.published.waiting == 0;
+  return e.pending.empty() && e.queued.count == 0 &&
+         e.published.stats.running + e.published.stats.waiting == 0;
 }
 
 Duration Engine::turn_age() const {

@@ -86,6 +86,9 @@ class Engine {
   StatusOr<std::vector<RequestId>> submit(std::vector<EngineRequest> group, const EngineSink& sink);
   // Lets the KV pinned under `name` be evicted again; a pin still being computed is unaffected. Thread-safe.
   void unpin(Hash128 name);
+  // Whether KV is pinned under `name`, by the steps whose last pieces were handed over. A pin ends without an
+  // unpin() where its KV turned out to be spoilt. Thread-safe.
+  bool is_pinned(Hash128 name) const;
   void cancel(RequestId id);  // thread-safe, idempotent; the sink gets no last piece
   // Runs a question on the compute thread, between two steps; its scheduler is nullptr where the engine
   // stops. Every accepted question runs exactly once. Returns false if kQuestionsMax wait. Thread-safe.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "common/core/mutex.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/engine_metrics.h"
@@ -54,12 +55,18 @@ struct Engine::Impl {
           nudged = true;
           wake.notify_one();
         }),
-        published(scheduler.stats()),
+        published{scheduler.stats(), {}, 0},
         text_out({.tokenizer = t,
                   .metrics = &metrics,
                   .pending_tokens_max = 64 * static_cast<size_t>(options.scheduler.max_num_seqs),
                   .on_stop_string = [this](RequestId id) { drop(id); }}) {}
 
+  // The scheduler as other threads see it.
+  struct Published {
+    SchedulerStats stats;
+    absl::flat_hash_set<Hash128> pins;
+    uint64_t pin_change_count = 0;
+  };
   // Describes a launched step's output. When it arrives, the batch is gone, and perhaps some of its requests.
   struct Drawn {
     RequestId id;
@@ -89,6 +96,7 @@ struct Engine::Impl {
   StatusOr<Submission> make_submission(EngineRequest request, EngineSink sink) const;
   void prepare(const Batch& batch);
   void finish_step();
+  void publish_pins();
   void accept(const StepOutput& output);
   void score_prompts();
   void fail_undrawn();
@@ -127,7 +135,7 @@ struct Engine::Impl {
   mutable Mutex mutex;
   CondVar wake;
   Commands pending ABSL_GUARDED_BY(mutex);
-  SchedulerStats published ABSL_GUARDED_BY(mutex);
+  Published published ABSL_GUARDED_BY(mutex);
   // Submitted, not in `published` yet; the background part of them.
   Queued queued ABSL_GUARDED_BY(mutex), queued_background ABSL_GUARDED_BY(mutex);
   RequestId next_id ABSL_GUARDED_BY(mutex) = 1;

@@ -70,7 +70,7 @@ void Engine::Impl::publish(const Commands& applied) {
   metrics.stats(scheduler.stats());
   news.publish(scheduler.residency(), scheduler.set_work(), !has_work(), now());
   const MutexLock lock(mutex);
-  published = scheduler.stats();
+  published.stats = scheduler.stats();
   queued -= applied.all;
   queued_background -= applied.background;
 }
@@ -122,6 +122,7 @@ void Engine::Impl::finish_step() {
   score_prompts();
   const TimePoint end = now();
   scheduler.resolve(tokens, end, finished);
+  publish_pins();
   for (TokenEvent& event : events) event.at = end;
   fail_undrawn();
   mark_length_stops();
@@ -130,6 +131,15 @@ void Engine::Impl::finish_step() {
   metrics.step(end - std::max(under_way->begin, last_end));
   last_end = end;
   under_way.reset();
+}
+
+// Comes before a request's last piece: who asked for a pin then looks whether it is there.
+void Engine::Impl::publish_pins() {
+  const MutexLock lock(mutex);
+  if (scheduler.pin_change_count() == published.pin_change_count) return;
+  published.pin_change_count = scheduler.pin_change_count();
+  const std::vector<Hash128> names = scheduler.pins();
+  published.pins = {names.begin(), names.end()};
 }
 
 void Engine::Impl::accept(const StepOutput& output) {

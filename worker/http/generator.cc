@@ -132,7 +132,7 @@ Generator::Generator(Executor executor, Options options, const ServedModel& mode
       options_(options),
       model_(model),
       engine_(engine),
-      text_jobs_(options.text_timeout),
+      text_jobs_(options.text_timeout, options.long_text_bytes),
       random_(std::random_device{}()),
       idle_timer_(executor) {}
 

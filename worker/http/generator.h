@@ -37,6 +37,7 @@ class Generator {
     std::chrono::milliseconds request_timeout{600'000};
     // Processor time that a request's template and tokens may take.
     std::chrono::milliseconds text_timeout{10'000};
+    size_t long_text_bytes = TextJobs::kLongBytes;  // from which on a text has the thread for long ones
     // A step that takes longer is considered hung: streams send no more heartbeats.
     std::chrono::milliseconds stuck_after{60'000};
   };
@@ -56,8 +57,8 @@ class Generator {
   // Answers new requests with 503 from now on.
   void refuse_new() { refusing_ = true; }
   bool refusing() const { return refusing_; }
-  // A text-in thread does not come back: the requests behind it wait for nothing.
-  bool text_is_stuck() const { return text_jobs_.age() > text_jobs_.age_max(); }
+  // Whether a text-in thread does not come back, and for how long it has been away.
+  const TextJobs& text_jobs() const { return text_jobs_; }
   int64_t running_count() const { return running_count_; }
   // Waits until nothing runs and no request has arrived for a second; returns at the deadline or on hurry().
   Task<void> wait_quiet(Deadline deadline);

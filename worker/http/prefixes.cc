@@ -60,7 +60,7 @@ PrefixState Prefixes::state_of(const PrefixRegistry::Entry& entry) const {
   state.set = entry.ask.set;
   state.tokens = entry.ask.tokens;
   state.cached_tokens = entry.cached_tokens;
-  state.pinned = entry.ask.pin;
+  state.pinned = entry.ask.pin && engine_.is_pinned(entry.ask.hash);
   state.created_s = started_s_ + seconds(entry.made_at - started_at_);
   if (!entry.ask.ttl) return state;
   state.ttl_s = seconds(*entry.ask.ttl);
@@ -89,6 +89,7 @@ Task<void> Prefixes::one(HttpCall& call) {
 }
 
 void Prefixes::expire() {
+  book_.drop_lost([this](Hash128 hash) { return engine_.is_pinned(hash); });
   for (const Hash128& hash : book_.take_expired(now())) engine_.unpin(hash);
 }
 

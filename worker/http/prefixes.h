@@ -46,6 +46,7 @@ class Prefixes {
 
  private:
   PrefixState state_of(const PrefixRegistry::Entry& entry) const;
+  // Forgets what has expired, and pins that the engine gave up.
   void expire();
   void wait_for_expiry();
 

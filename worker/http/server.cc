@@ -13,6 +13,7 @@
 #include "worker/http/http_call.h"
 #include "worker/http/prefixes.h"
 #include "worker/http/residency_stream.h"
+#include "worker/http/text_metrics.h"
 #include "worker/http/tokenize.h"
 #include "worker/sim_device/fault_exchange.h"
 
@@ -85,12 +86,11 @@ struct WorkerServer::Impl {
   Task<void> metrics_text(HttpCall& call);
   Task<void> no_such_path(HttpCall& call);
 
-  void tell_token_cache();
-
   bool ready() const {
-    return started && !draining && !generator.refusing() && !generator.text_is_stuck() &&
+    return started && !draining && !generator.refusing() && !is_stuck(TextJobs::Kind::kShort) &&
            (faults == nullptr || !faults->refuses());
   }
+  bool is_stuck(TextJobs::Kind kind) const { return generator.text_jobs().is_stuck(kind); }
   Task<void> give_notice(Deadline until);
   void count(const HttpCall& call, TimePoint begin);
 
@@ -112,7 +112,7 @@ struct WorkerServer::Impl {
   Prefixes prefixes;
   ResidencyStream residency;
   std::map<std::pair<std::string_view, int>, Counter*> request_counters;
-  TokenCache::Stats token_cache_told;
+  TextMetrics text_metrics;
   uint64_t request_index = 0;
   std::string instance;  // makes request ids differ between workers and between starts
   int64_t started_s = 0;
@@ -312,6 +312,9 @@ Task<void> WorkerServer::Impl::models(HttpCall& call) {
 }
 
 Task<void> WorkerServer::Impl::readyz(HttpCall& call) {
+  // Long texts alone are sent away until their thread comes back.
+  if (ready() && is_stuck(TextJobs::Kind::kLong))
+    return call.answer_json(200, R"({"status":"ready","long_texts":"stuck"})");
   if (ready()) return call.answer_json(200, R"({"status":"ready"})");
   if (draining && !generator.refusing()) {
     const Duration left = notice_ends.remaining(std::chrono::steady_clock::now());
@@ -319,7 +322,8 @@ Task<void> WorkerServer::Impl::readyz(HttpCall& call) {
     return call.answer_json(503, R"({"status":"leaving","takes_requests_for_ms":)" +
                                      std::to_string(std::max(ms, int64_t{0})) + "}");
   }
-  const char* why = generator.text_is_stuck() ? "a text thread is stuck" : "the worker is shutting down";
+  const char* why =
+      is_stuck(TextJobs::Kind::kShort) ? "a text thread is stuck" : "the worker is shutting down";
   return call.fail(ApiError::unavailable(why));
 }
 
@@ -330,21 +334,8 @@ Task<void> WorkerServer::Impl::load(HttpCall& call) {
   return call.answer_json(200, load_report_json(report, cache));
 }
 
-// The tokenizer's thread counts; this exports the counts so far.
-void WorkerServer::Impl::tell_token_cache() {
-  if (model.token_cache == nullptr) return;
-  const TokenCache::Stats now = model.token_cache->stats();
-  metrics.counter("troupe_text_cache_lookups_total", "Stretches of text between special tokens looked up")
-      .Increment(static_cast<double>(now.lookups - token_cache_told.lookups));
-  metrics.counter("troupe_text_cache_hits_total", "Of these, those whose tokens were known")
-      .Increment(static_cast<double>(now.hits - token_cache_told.hits));
-  metrics.gauge("troupe_text_cache_bytes", "Memory of the texts whose tokens are known")
-      .Set(static_cast<double>(now.bytes));
-  token_cache_told = now;
-}
-
 Task<void> WorkerServer::Impl::metrics_text(HttpCall& call) {
-  tell_token_cache();
+  text_metrics.tell(metrics, model.token_cache, generator.text_jobs());
   return call.answer_text("text/plain; version=0.0.4; charset=utf-8", metrics.text());
 }
 

@@ -127,6 +127,14 @@ std::vector<Hash128> PrefixRegistry::take_expired(TimePoint now) {
   return unpinned;
 }
 
+void PrefixRegistry::drop_lost(absl::FunctionRef<bool(Hash128)> is_pinned) {
+  std::vector<Hash128> lost;
+  for (const auto& [hash, entry] : entries_) {
+    if (entry.is_pinned() && !is_pinned(hash)) lost.push_back(hash);
+  }
+  for (const Hash128& hash : lost) erase(hash);
+}
+
 std::optional<TimePoint> PrefixRegistry::next_expiry() const {
   std::optional<TimePoint> next;
   for (const auto& [hash, entry] : entries_) {

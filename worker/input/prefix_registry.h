@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "common/api/prefix.h"
 #include "common/core/status.h"
 #include "common/core/time.h"
@@ -60,6 +61,8 @@ class PrefixRegistry {
   // Erases expired entries and returns the hashes to unpin.
   std::vector<Hash128> take_expired(TimePoint now);
   std::optional<TimePoint> next_expiry() const;
+  // Erases the pinned entries whose KV is pinned no more, by `is_pinned`.
+  void drop_lost(absl::FunctionRef<bool(Hash128)> is_pinned);
 
   // Tokens pinned or being computed for a pin, in whole blocks.
   int64_t pinned_tokens() const;

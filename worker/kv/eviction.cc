@@ -137,8 +137,8 @@ int32_t PrefixCache::Impl::evict_from(RadixNodeId id, int32_t count) {
   return count;
 }
 
-// The last blocks go out of the cache and onto the free list. REQUIRES: listed; gone_hashes are theirs, but
-// for a tail.
+// The last blocks go out of the cache and onto the free list. REQUIRES: listed, and gone_hashes are theirs,
+// but for a tail; or spoilt.
 void PrefixCache::Impl::cut(RadixNodeId id, int32_t count) {
   const RadixNode& r = tree.run(id);
   const int32_t left = r.count() - count;
@@ -150,7 +150,7 @@ void PrefixCache::Impl::cut(RadixNodeId id, int32_t count) {
   for (size_t i = gone.size(); i-- > 0;) pool->release(gone[i]);
   const RadixNodeId parent = r.parent;
   if (left == 0) {
-    unlist(id);
+    if (r.listed) unlist(id);
     planned_count -= r.planned;
   }
   tree.cut(id, count);

@@ -48,7 +48,7 @@ PrefixCache::Match PrefixCache::find(std::span<const Hash128> hashes) const {
 
 int32_t PrefixCache::unreferenced_count(const Match& match) const {
   int32_t count = 0, here = match.run_count;
-  for (RadixNodeId id = match.run; id >= 0 && !is_referenced(id);) {
+  for (RadixNodeId id = match.run; id >= 0 && run_state(id) == RunState::kIdle;) {
     count += here;
     id = impl_->tree.run(id).parent;
     if (id >= 0) here = impl_->tree.run(id).count();
@@ -56,8 +56,10 @@ int32_t PrefixCache::unreferenced_count(const Match& match) const {
   return count;
 }
 
-bool PrefixCache::is_referenced(RadixNodeId run) const {
-  return impl_->tree.run(run).references > 0;
+PrefixCache::RunState PrefixCache::run_state(RadixNodeId run) const {
+  const RadixNode& r = impl_->tree.run(run);
+  if (r.spoilt) return RunState::kSpoilt;
+  return r.references > 0 ? RunState::kReferenced : RunState::kIdle;
 }
 
 PartialMatch PrefixCache::find_partial(const Match& match, Hash128 root, std::span<const TokenId> ids,
@@ -76,8 +78,10 @@ PartialMatch PrefixCache::find_partial(const Match& match, Hash128 root, std::sp
     return best;
   }
   RadixNodeId child = tree.first_child_of(match.run, root);
-  for (int i = 0; i < kCandidatesMax && child >= 0; ++i, child = tree.run(child).next_sibling) {
+  for (int i = 0; i < kCandidatesMax && child >= 0; child = tree.run(child).next_sibling) {
+    if (tree.run(child).spoilt) continue;
     compare(child, 0);
+    ++i;
   }
   return best;
 }
@@ -125,6 +129,7 @@ void PrefixCache::insert(LockedPrefix& path, const Blocks& blocks) {
 
 bool PrefixCache::insert_tail(const LockedPrefix& path, const Tail& tail) {
   Impl& c = *impl_;
+  if (path.run >= 0 && c.tree.run(path.run).spoilt) return false;
   const int32_t run_count = path.run >= 0 ? c.tree.run(path.run).count() : 0;
   const auto id_count = static_cast<int32_t>(tail.ids.size());
   if (find_partial({path.count, path.run, run_count}, tail.root, tail.ids, id_count).block >= 0) return false;
@@ -136,24 +141,14 @@ bool PrefixCache::insert_tail(const LockedPrefix& path, const Tail& tail) {
 }
 
 void PrefixCache::discard(std::span<const Hash128> hashes, Hash128 root, std::span<const TokenId> ids) {
-  Impl& c = *impl_;
-  const Match match = find(hashes);
-  if (match.run >= 0 && match.run_count < c.tree.run(match.run).count()) return;
-  const size_t tail_begin = std::min(static_cast<size_t>(match.count) * c.block_size, ids.size());
-  c.drop_covered_tails({match.run, match.count}, root, ids.subspan(tail_begin));
-  for (RadixNodeId id = match.run; id >= 0 && c.tree.run(id).listed;) {
-    const RadixNode& r = c.tree.run(id);
-    const RadixNodeId before = r.parent;
-    c.gone_hashes.resize(static_cast<size_t>(r.count()));
-    c.tree.last_hashes(r, c.gone_hashes);
-    c.cut(id, r.count());
-    id = before;
-  }
+  Impl::Discard{*impl_}.chain(find(hashes), root, ids);
 }
 
-void PrefixCache::release(const LockedPrefix& path) {
+void PrefixCache::release(const LockedPrefix& path, bool drew) {
   for (RadixNodeId id = path.run; id >= 0;) {
-    const RadixNodeId before = impl_->tree.run(id).parent;
+    RadixNode& r = impl_->tree.run(id);
+    const RadixNodeId before = r.parent;
+    if (drew) r.trust = Impl::kTrust;
     impl_->drop(id);
     id = before;
   }
@@ -228,9 +223,14 @@ void PrefixCache::Impl::drop(RadixNodeId id) {
   if (--r.references == 0) idle(id);
 }
 
-// The blocks of a run become idle from the last one to the first, a tick each.
+// The blocks of a run become idle from the last one to the first, a tick each; spoilt ones are freed.
 void PrefixCache::Impl::idle(RadixNodeId id) {
   RadixNode& r = tree.run(id);
+  if (r.spoilt) {
+    pool->add_cached(r.count());
+    cut(id, r.count());
+    return;
+  }
   now += static_cast<uint64_t>(r.count());
   r.use.idle_since = now;
   pool->add_cached(r.count());
@@ -317,9 +317,10 @@ void PrefixCache::Impl::place(LockedPrefix& path, const Blocks& blocks, const Ro
   if (!blocks.ids.empty()) added.ids = blocks.ids.subspan(begin * block_size, count * block_size);
   const RadixNode* last = path.run >= 0 ? &tree.run(path.run) : nullptr;
   Residency::Extent extent;
-  if (residency != nullptr && blocks.each_itself) {
+  const bool spoilt = last != nullptr && last->spoilt;  // then they are nobody's
+  if (residency != nullptr && blocks.each_itself && !spoilt) {
     extent = residency->cached_each(path.count, added.hashes);
-  } else if (residency != nullptr) {
+  } else if (residency != nullptr && !spoilt) {
     extent = residency->cached({path.count, static_cast<int32_t>(count)}, blocks.kind, blocks.holder,
                                last != nullptr ? last->extent : Residency::Extent{});
   }
@@ -345,11 +346,7 @@ void PrefixCache::Impl::drop_covered_tails(const LockedPrefix& path, Hash128 roo
   RadixNodeId child = tree.first_child_of(path.run, root);
   for (int i = 0; i < kCandidatesMax && child >= 0; ++i) {
     const RadixNodeId next = tree.run(child).next_sibling;
-    const auto known = tree.ids_of(child, 0);
-    if (tree.run(child).listed && tree.run(child).is_tail() && known.size() <= by.size() &&
-        std::equal(known.begin(), known.end(), by.begin())) {
-      cut(child, 1);
-    }
+    if (tree.run(child).listed && is_covered_tail(tree, child, by)) cut(child, 1);
     child = next;
   }
 }

@@ -68,7 +68,12 @@ class PrefixCache {
   // ids in common among the kCandidatesMax youngest; block -1 where none has `count_min` (>= 1).
   PartialMatch find_partial(const Match& match, Hash128 root, std::span<const TokenId> ids,
                             int32_t count_min) const;
-  bool is_referenced(RadixNodeId run) const;
+  enum class RunState : uint8_t {
+    kIdle,
+    kReferenced,
+    kSpoilt  // and referenced: it is found no more, and freed with its last reference (discard())
+  };
+  RunState run_state(RadixNodeId run) const;
 
   // Takes a reference on all of the match; writes their blocks to `out`, head first.
   LockedPrefix hold(const Match& match, uint64_t user, std::vector<BlockId>& out);
@@ -81,11 +86,15 @@ class PrefixCache {
   // Keeps the last, partly filled block of a request that ends, behind its path. Returns false, and does not
   // keep it, if all its ids are cached already. REQUIRES: no request writes to the block any more.
   bool insert_tail(const LockedPrefix& path, const Tail& tail);
-  // The cached blocks of a chain are found no more, nor a tail behind them that `ids` (the whole chain's) has
-  // at its place: from the last block on, up to one that is held, pinned, or that other blocks hang on.
+  // A request with this chain ended without a token, as its logits were no numbers: some block of it may be
+  // spoilt. Its cached blocks are found no more, nor a tail behind them that `ids` (the whole chain's) has at
+  // its place: from the last block on, up to one that is held, pinned, or that other blocks hang on; and from
+  // the first one on that is not trusted, with all that hangs on it, whoever holds it (discard.cc). What is
+  // held is freed with its last hold.
   void discard(std::span<const Hash128> hashes, Hash128 root, std::span<const TokenId> ids);
-  // Drops a request's references; the blocks it held stay cached.
-  void release(const LockedPrefix& path);
+  // Drops a request's references; the blocks it held stay cached. `drew`: it has drawn a token from them, so
+  // their KV is good.
+  void release(const LockedPrefix& path, bool drew = false);
   // Prefetches the memory that insert() and release() read first.
   void fetch_ahead(const LockedPrefix& path) const;
   // Marks the runs that end within the first `count` blocks of a held path as belonging to a set that is at

@@ -1,7 +1,7 @@
 #pragma once
 
-// The state of a PrefixCache, shared by prefix_cache.cc (look-up, holds, insertion), eviction.cc, pinning.cc
-// and conversations.cc.
+// The state of a PrefixCache, shared by prefix_cache.cc (look-up, holds, insertion), eviction.cc, pinning.cc,
+// discard.cc and conversations.cc.
 
 #include <array>
 #include <optional>
@@ -22,6 +22,9 @@ inline uint64_t last_idle_since(const RadixNode& r) {
 }
 
 struct PrefixCache::Impl {
+  // Trust in blocks that a request has drawn tokens from.
+  static constexpr uint32_t kTrust = 2;
+
   Impl(BlockPool* p, int32_t size, Residency* r)
       : block_size(static_cast<size_t>(size)),
         pool(p),
@@ -73,6 +76,15 @@ struct PrefixCache::Impl {
     return id >= 0 || planned_count == 0 ? id : least_of(planned_leaves);
   }
   Status verify_leaves() const;
+  // discard.cc
+  struct Discard {
+    // REQUIRES: `match` is the longest of the chain.
+    void chain(const Match& match, Hash128 root, std::span<const TokenId> ids);
+    void spoil(RadixNodeId id);
+    void spoil_run(RadixNodeId id);
+    void cut_idle(RadixNodeId id);
+    Impl& cache;
+  };
   // conversations.cc
   struct Branch;
   std::optional<Branch> branch_of(RadixNodeId id) const;  // of a run that is a conversation's

@@ -7,7 +7,7 @@ namespace troupe {
 
 namespace {
 
-constexpr uint32_t kTailIdsMax = (1u << 29) - 1;  // far more than a block holds
+constexpr uint32_t kTailIdsMax = (1u << 26) - 1;  // far more than a block holds
 
 // Appends with room for what usually follows, but not the half that doubling leaves empty: runs are most of
 // the memory of a simulated fleet's node.
@@ -115,8 +115,9 @@ RadixNodeId RadixTree::add(RadixNodeId parent, Hash128 root, const Blocks& block
   } else {
     r.first_hash = blocks.hashes.front();
     r.last_hash = blocks.hashes.back();
-    by_first_hash_.add(r.first_hash, id);
   }
+  r.spoilt = parent >= 0 && run(parent).spoilt;
+  if (!r.is_tail() && !r.spoilt) by_first_hash_.add(r.first_hash, id);
   RadixNodeId& first = first_sibling(r);
   r.next_sibling = first;
   if (first >= 0) run(first).previous_sibling = id;
@@ -131,6 +132,7 @@ void RadixTree::append(RadixNodeId id, const Blocks& blocks) {
   r.last_hash = blocks.hashes.back();
   store(blocks);
   r.has_ids = r.has_ids && !blocks.ids.empty();
+  r.trust = 0;
   block_count_ += static_cast<int32_t>(blocks.blocks.size());
 }
 
@@ -150,6 +152,7 @@ RadixNodeId RadixTree::split(RadixNodeId id, int32_t count) {
   front.pins = back.pins;
   front.planned = back.planned;
   front.has_ids = back.has_ids;
+  front.trust = back.trust;
   front.depth = back.depth;
   front.use = back.use;
   front.extent = back.extent;
@@ -166,19 +169,20 @@ RadixNodeId RadixTree::split(RadixNodeId id, int32_t count) {
   return front_id;
 }
 
+void RadixTree::spoil(RadixNodeId id) {
+  RadixNode& r = run(id);
+  if (!r.is_tail()) by_first_hash_.remove(r.first_hash, id);
+  r.spoilt = true;
+}
+
 void RadixTree::cut(RadixNodeId id, int32_t count) {
   RadixNode& r = run(id);
   block_count_ -= count;
-  if (count == r.count()) {
-    remove(id);
+  if (count < r.count()) {
+    r.blocks.resize(r.blocks.size() - static_cast<size_t>(count));
+    r.last_hash = hash_of(r, r.blocks.size() - 1);
     return;
   }
-  r.blocks.resize(r.blocks.size() - static_cast<size_t>(count));
-  r.last_hash = hash_of(r, r.blocks.size() - 1);
-}
-
-void RadixTree::remove(RadixNodeId id) {
-  RadixNode& r = run(id);
   if (r.next_sibling >= 0) run(r.next_sibling).previous_sibling = r.previous_sibling;
   if (r.previous_sibling >= 0) {
     run(r.previous_sibling).next_sibling = r.next_sibling;
@@ -189,7 +193,7 @@ void RadixTree::remove(RadixNodeId id) {
       free_roots_.push_back(-1 - r.parent);
     }
   }
-  if (!r.is_tail()) by_first_hash_.remove(r.first_hash, id);
+  if (!r.is_tail() && !r.spoilt) by_first_hash_.remove(r.first_hash, id);
   r = RadixNode{};
   free_runs_.push_back(id);
 }
@@ -199,7 +203,10 @@ Status RadixTree::verify_run(RadixNodeId id) const {
   const auto wrong = [id](const char* what) {
     return absl::InternalError("run " + std::to_string(id) + " of cached blocks " + what);
   };
-  if (!r.is_tail() && find_child(r.parent, r.first_hash) != id) return wrong("is not found by its hash");
+  if (!r.is_tail() && (find_child(r.parent, r.first_hash) == id) == r.spoilt) {
+    return wrong(r.spoilt ? "is spoilt and found" : "is not found by its hash");
+  }
+  if (r.spoilt && r.references == 0) return wrong("is spoilt and held by nobody");
   if (!r.is_tail() && (r.first_hash != hash_of(r, 0) || r.last_hash != hash_of(r, r.blocks.size() - 1))) {
     return wrong("knows its first or last hash wrongly");
   }
@@ -212,6 +219,7 @@ Status RadixTree::verify_run(RadixNodeId id) const {
   if (parent.blocks.empty()) return wrong("hangs on nothing");
   if (r.depth != parent.depth + parent.count()) return wrong("does not begin where its parent ends");
   if (r.references > 0 && parent.references == 0) return wrong("is held but its parent is not");
+  if (parent.spoilt && !r.spoilt) return wrong("hangs on a spoilt one");
   return absl::OkStatus();
 }
 
@@ -228,11 +236,11 @@ Status RadixTree::verify_children(RadixNodeId parent, RadixNodeId first_child, i
 }
 
 Status RadixTree::verify() const {
-  int32_t run_count = 0, listed_count = 0, tail_count = 0, block_count = 0;
+  int32_t run_count = 0, listed_count = 0, unnamed_count = 0, block_count = 0;
   for (RadixNodeId id = 0; id < id_end(); ++id) {
     if (run(id).blocks.empty()) continue;
     ++run_count;
-    tail_count += run(id).is_tail();
+    unnamed_count += run(id).is_tail() || run(id).spoilt;
     block_count += run(id).count();
     TROUPE_RETURN_IF_ERROR(verify_run(id));
     TROUPE_RETURN_IF_ERROR(verify_children(id, run(id).first_child, listed_count));
@@ -243,7 +251,7 @@ Status RadixTree::verify() const {
     TROUPE_RETURN_IF_ERROR(verify_children(as_parent(root), first, listed_count));
   }
   if (run_count != listed_count || block_count != block_count_ ||
-      static_cast<size_t>(run_count - tail_count) != by_first_hash_.size() ||
+      static_cast<size_t>(run_count - unnamed_count) != by_first_hash_.size() ||
       static_cast<size_t>(run_count) + free_runs_.size() != runs_.size() ||
       root_by_name_.size() + free_roots_.size() != roots_.size()) {
     return absl::InternalError("the tree of cached blocks has lost count of its runs, blocks or roots");

@@ -6,6 +6,7 @@
 // not, as a whole. The tree does not know what a run is worth (prefix_cache.h does). Children are an
 // intrusive list, youngest first. Pure; not thread-safe.
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -45,10 +46,14 @@ struct RadixNode {
   int32_t references = 0;  // by requests and pins; each holds all before the run, too
   int32_t pins = 0;        // of its references, those by pins
   // Above 0 for a tail: one block partly filled, without a hash and never with children.
-  uint32_t tail_id_count : 29 = 0;
+  uint32_t tail_id_count : 26 = 0;
   bool has_ids : 1 = false;  // of tokens
   bool listed : 1 = false;   // among the leaves that may be evicted
   bool planned : 1 = false;  // of a set that is at home here
+  // The tree lets go of it: it is found no more, nor is what comes behind it, and it goes with its last
+  // reference. So it always has one.
+  bool spoilt : 1 = false;
+  uint32_t trust : 2 = 0;    // failures of its requests that it outlives (discard.cc)
   Residency::Extent extent;  // whose its blocks are
   RunUse use;
 
@@ -103,15 +108,17 @@ class RadixTree {
     std::span<const BlockId> blocks;
     std::span<const TokenId> ids;  // of all of them, or none
   };
-  // A new run behind the last block of `parent`, or at the root of this name. REQUIRES: `parent` has no child
-  // that begins so.
+  // A new run behind the last block of `parent`, or at the root of this name; spoilt as `parent` is.
+  // REQUIRES: `parent` has no child that begins so, but spoilt ones.
   RadixNodeId add(RadixNodeId parent, Hash128 root, const Blocks& blocks);
   // REQUIRES: it has no children and is no tail.
   void append(RadixNodeId id, const Blocks& blocks);
   // The first `count` blocks become a run of their own, which is returned, with a reference for each that the
   // rest has. The rest keeps its id and its children, so holds to its end stay valid. REQUIRES: 0 < count <
-  // its blocks.
+  // its blocks; not spoilt.
   RadixNodeId split(RadixNodeId id, int32_t count);
+  // A look-up finds it no more. REQUIRES: all behind it is spoilt already.
+  void spoil(RadixNodeId id);
   // Removes the last `count` blocks; a run without blocks is removed. REQUIRES: it has no children.
   void cut(RadixNodeId id, int32_t count);
 
@@ -133,7 +140,6 @@ class RadixTree {
   void store(const Blocks& blocks);
   void store_hashes(const Blocks& blocks);
   int32_t find_or_add_root(Hash128 name);
-  void remove(RadixNodeId id);
   Status verify_run(RadixNodeId id) const;
   Status verify_children(RadixNodeId parent, RadixNodeId first_child, int32_t& listed_count) const;
 
@@ -150,5 +156,12 @@ class RadixTree {
   absl::flat_hash_map<Hash128, int32_t> root_by_name_;
   int32_t block_count_ = 0;
 };
+
+// Whether a run is a tail whose ids are the beginning of `by`.
+inline bool is_covered_tail(const RadixTree& tree, RadixNodeId id, std::span<const TokenId> by) {
+  const auto known = tree.ids_of(id, 0);
+  return tree.run(id).is_tail() && known.size() <= by.size() &&
+         std::equal(known.begin(), known.end(), by.begin());
+}
 
 }  // namespace troupe

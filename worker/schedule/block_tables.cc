@@ -115,7 +115,8 @@ bool BlockTables::admit(ScheduledRequest& request, int32_t reserve_count) {
   if (spare_count < 0) return false;
   // The original must stay until it is copied; where there is no room for both it is done without.
   PartialMatch& partial = request.look_partial;
-  if (partial.count > 0 && spare_count == 0 && !cache_.is_referenced(partial.run)) partial = {};
+  if (partial.count > 0 && spare_count == 0 && cache_.run_state(partial.run) == PrefixCache::RunState::kIdle)
+    partial = {};
   take_blocks(request, match, needed);
   const int32_t named_count = count_of(request.block_hashes.size());
   const bool announces = options_.announces && !request.in_background();
@@ -240,11 +241,25 @@ void BlockTables::release(ScheduledRequest& request) {
   for (int32_t i = count_of(request.blocks.size()); i-- > request.path.count;) {
     if (i != kept) pool_.release(request.blocks[static_cast<size_t>(i)]);
   }
-  cache_.release(request.path);
+  // A token that is not known yet says nothing of the KV.
+  const int32_t drawn_count = request.emitted_count() - (request.sampled_index >= 0 ? 1 : 0);
+  cache_.release(request.path, drawn_count > 0 && !request.spoilt);
   request.path = {};
   request.blocks.clear();
   request.cached_count = 0;
   request.computed_count = 0;
+}
+
+void BlockTables::discard(std::span<const Hash128> hashes, Hash128 salt, std::span<const TokenId> ids) {
+  cache_.discard(hashes, salt, ids);
+  const auto is_spoilt = [this](RadixNodeId run) {
+    return run >= 0 && cache_.run_state(run) == PrefixCache::RunState::kSpoilt;
+  };
+  std::vector<Hash128> spoilt;
+  for (const auto& [name, pinned] : pins_.by_name) {
+    if (is_spoilt(pinned.pin.path.run) || is_spoilt(pinned.pin.partial)) spoilt.push_back(name);
+  }
+  for (const Hash128& name : spoilt) unpin(name);
 }
 
 void BlockTables::pin(const ScheduledRequest& request) {
@@ -259,18 +274,21 @@ void BlockTables::pin(const ScheduledRequest& request) {
   if (rest > 0 && !request.ids.empty()) {
     partial = cache_.find_partial(match, request.spec.salt, ids_of(request, found * block_size, rest), 1);
   }
+  if (found < full_count) return unpin(request.spec.pin);
   const PrefixCache::Pin pin = cache_.pin(match, partial);
   unpin(request.spec.pin);
-  pins_.emplace(request.spec.pin, Pinned{pin, request.spec.set});
+  ++pins_.change_count;
+  pins_.by_name.emplace(request.spec.pin, Pinned{pin, request.spec.set});
   residency_.pinned(request.spec.set, 1);
 }
 
 void BlockTables::unpin(Hash128 name) {
-  const auto found = pins_.find(name);
-  if (found == pins_.end()) return;
+  const auto found = pins_.by_name.find(name);
+  if (found == pins_.by_name.end()) return;
   residency_.pinned(found->second.set, -1);
   cache_.unpin(found->second.pin);
-  pins_.erase(found);
+  pins_.by_name.erase(found);
+  ++pins_.change_count;
 }
 
 int32_t BlockTables::pinned_count(const ScheduledRequest& request) const {
@@ -306,7 +324,7 @@ Status BlockTables::verify(std::span<ScheduledRequest* const> running, int32_t o
     if (request->copy_run >= 0) holds.partials.push_back(request->copy_run);
   }
   if (owed_count != pool_.owed_count()) return absl::InternalError("blocks are owed to nobody");
-  for (const auto& [name, pinned] : pins_) holds.pins.push_back(pinned.pin);
+  for (const auto& [name, pinned] : pins_.by_name) holds.pins.push_back(pinned.pin);
   BlockSet owned(pool_.total_count());
   TROUPE_RETURN_IF_ERROR(cache_.verify(holds, owned));
   for (const ScheduledRequest* request : running) {

@@ -41,7 +41,6 @@ class BlockTables {
   int32_t available_count() const { return pool_.free_count() + pool_.cached_count(); }
   const BlockPool& pool() const { return pool_; }
   const PrefixCache& cache() const { return cache_; }
-  const PrefixCache::Counts& cache_counts() const { return cache_.counts(); }
   Residency& residency() { return residency_; }
   const Residency& residency() const { return residency_; }
 
@@ -75,14 +74,21 @@ class BlockTables {
   // Gives all blocks back. Cached blocks stay cached, and so does the computed part of a last block that is
   // not full. computed_count and cached_count become 0.
   void release(ScheduledRequest& request);
-  // Nothing cached of a request that has ended is found any more (PrefixCache::discard).
-  void discard(std::span<const Hash128> hashes, Hash128 salt, std::span<const TokenId> ids) {
-    cache_.discard(hashes, salt, ids);
-  }
+  // The KV of a request that has ended may be spoilt (PrefixCache::discard). Pins on it end.
+  void discard(std::span<const Hash128> hashes, Hash128 salt, std::span<const TokenId> ids);
   // Pins what is cached of the prompt of a request that has ended, under request.spec.pin; what was pinned
-  // under that name before is pinned no more.
+  // under that name before is pinned no more. Where blocks of it have turned out to be spoilt nothing is.
   void pin(const ScheduledRequest& request);
   void unpin(Hash128 name);  // an unknown name is ignored
+  struct Pinned {
+    PrefixCache::Pin pin;
+    Hash128 set;
+  };
+  struct Pins {
+    absl::flat_hash_map<Hash128, Pinned> by_name;
+    uint64_t change_count = 0;  // grows as names come and go
+  };
+  const Pins& pins() const { return pins_; }
   // Leading blocks of a request that are pinned: it finds them whenever it is admitted.
   int32_t pinned_count(const ScheduledRequest& request) const;
   // Names the full blocks of the known ids that have no name yet. Called once for a prompt; what is emitted
@@ -105,16 +111,11 @@ class BlockTables {
   Status verify_table(const ScheduledRequest& request) const;
   Status verify_announced(std::span<ScheduledRequest* const> running) const;
 
-  struct Pinned {
-    PrefixCache::Pin pin;
-    Hash128 set;
-  };
-
   Options options_;
   BlockPool pool_;
   Residency residency_;
   PrefixCache cache_;
-  absl::flat_hash_map<Hash128, Pinned> pins_;
+  Pins pins_;
 };
 
 }  // namespace troupe

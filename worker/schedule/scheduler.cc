@@ -125,6 +125,16 @@ void Scheduler::unpin(Hash128 name) {
   impl_->state.refresh_stats();
 }
 
+std::vector<Hash128> Scheduler::pins() const {
+  std::vector<Hash128> names;
+  for (const auto& [name, pinned] : impl_->state.tables.pins().by_name) names.push_back(name);
+  return names;
+}
+
+uint64_t Scheduler::pin_change_count() const {
+  return impl_->state.tables.pins().change_count;
+}
+
 int32_t Scheduler::cached_count(RequestId id) const {
   const ScheduledRequest* const request = impl_->state.queues.find(id);
   return request == nullptr ? -1 : request->first_cached_count;

@@ -76,6 +76,9 @@ class Scheduler {
 
   // Makes blocks pinned under this name (ScheduleSpec::pin) evictable again. REQUIRES: no step is in flight.
   void unpin(Hash128 name);
+  // The names that blocks are pinned under; the count grows as they change.
+  std::vector<Hash128> pins() const;
+  uint64_t pin_change_count() const;
 
   // Tokens found cached at first admission, for usage; -1 while never admitted.
   int32_t cached_count(RequestId id) const;

@@ -52,8 +52,8 @@ void SchedulerState::refresh_stats() {
   stats.blocks_cached = tables.pool().cached_count();
   stats.blocks_used = tables.pool().used_count();
   stats.blocks_pinned = tables.cache().pinned_count();
-  stats.evicted_blocks_total = tables.cache_counts().evicted;
-  stats.evicted_shared_blocks_total = tables.cache_counts().evicted_shared;
+  stats.evicted_blocks_total = tables.cache().counts().evicted;
+  stats.evicted_shared_blocks_total = tables.cache().counts().evicted_shared;
 }
 
 Status SchedulerState::verify() const {

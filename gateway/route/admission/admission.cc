@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "common/settings/schema.h"
-
 namespace troupe::route {
 
 namespace {
@@ -12,6 +10,14 @@ Hash128 flow_id(const Hash128& pool, const AdmissionRequest& request) {
   const uint64_t parts[] = {request.key.id.hi, request.key.id.lo, request.persona.hi, request.persona.lo,
                             FairQueue::band_of(request.priority)};
   return chain_hash(pool, {reinterpret_cast<const char*>(parts), sizeof parts});
+}
+
+int64_t cost_of(const AdmissionRequest& request) {
+  return std::max<int64_t>(request.tokens, 1);
+}
+
+int64_t answer_tokens_of(const AdmissionRequest& request) {
+  return std::max<int64_t>(cost_of(request) - request.prompt_tokens, 1);
 }
 
 double per_token_of(const AdmissionKey& key, int64_t flows) {
@@ -70,7 +76,7 @@ Admission::Answer Admission::judge(const AdmissionRequest& request, TimePoint no
   const Hash128 flow = flow_id(pool->first, request);
   const int64_t flows = key == keys_.end() ? 0 : key->second->share.flows;
   const double per_token = per_token_of(request.key, flows + 1);
-  const auto wait = wait_of(*pool->second, flow, request.priority, per_token, request.tokens);
+  const auto wait = wait_of(*pool->second, flow, request.priority, per_token, answer_tokens_of(request));
   answer.wait = come_back(*pool->second, wait);
   if (wait && now + *wait > request.deadline) answer.outcome = AdmissionOutcome::kWouldBeLate;
   const bool full = queue.waiting() >= options_.queue_max;
@@ -122,7 +128,8 @@ Admission::Entry& Admission::make_entry(const AdmissionRequest& request, uint64_
     entry.persona = persona.get();
   }
   entry.flow = &entry.pool->queue.flow(flow_id(hash, request), request.priority, entry.key->share);
-  entry.tokens = std::max<int64_t>(request.tokens, 1);
+  entry.tokens = cost_of(request);
+  entry.answer_tokens = answer_tokens_of(request);
   entry.answers = std::max<int64_t>(request.answers, 1);
   entry.arrived = now;
   const TimePoint patience = now + options_.wait_max;
@@ -161,6 +168,7 @@ void Admission::count_in(Entry& entry, TimePoint now) {
 void Admission::count_waiting(Entry& entry, int change) {
   entry.waits = change > 0;
   entry.key->waiting += change;
+  entry.pool->waiting_answer_tokens += change * entry.answer_tokens;
   waiting_ += static_cast<size_t>(change);
 }
 
@@ -182,7 +190,7 @@ void Admission::leave(uint64_t ticket, std::optional<int64_t> tokens, TimePoint 
     inside_.add(-1, entry.tokens);
     if (tokens) {
       entry.pool->queue.correct(*entry.flow, *tokens - entry.tokens);
-      entry.pool->service.served(entry.tokens, (now - entry.admitted) * entry.answers);
+      entry.pool->service.served(entry.answer_tokens, (now - entry.admitted) * entry.answers);
     }
   }
   erase(ticket);
@@ -216,7 +224,7 @@ void Admission::tell(uint64_t ticket, AdmissionOutcome outcome, TimePoint now) {
   event.waited = now - entry.arrived;
   const FairQueue::Flow& flow = *entry.flow;
   if (outcome != AdmissionOutcome::kAdmitted) {
-    const auto wait = wait_of(*entry.pool, flow.id, flow.priority(), flow.per_token(), entry.tokens);
+    const auto wait = wait_of(*entry.pool, flow.id, flow.priority(), flow.per_token(), entry.answer_tokens);
     event.wait = come_back(*entry.pool, wait);
   }
   events_.push_back(event);
@@ -279,15 +287,19 @@ std::optional<TimePoint> Admission::next_deadline() const {
   return deadlines_.begin()->first;
 }
 
+// A request waits for those before it, and then for a place; not for its own prompt.
 std::optional<Duration> Admission::wait_of(const Pool& pool, const Hash128& flow, int32_t priority,
-                                           double per_token, int64_t tokens) {
+                                           double per_token, int64_t answer_tokens) {
+  double ahead = pool.queue.tokens_ahead(flow, priority, per_token);
   auto rate = pool.drain.rate();
-  // (The pool's room and speed change: only a request that is late at twice that is refused for it.)
-  if (!rate && pool.room > 0 && pool.service.rate())
+  if (!rate && pool.room > 0 && pool.service.rate()) {
+    // (The pool's room and speed change: only a request that is late at twice that is refused for it.)
     rate = 2 * static_cast<double>(pool.room) * *pool.service.rate();
+    const auto waiting = static_cast<double>(std::max<int64_t>(pool.queue.waiting_tokens(), 1));
+    ahead *= static_cast<double>(pool.waiting_answer_tokens) / waiting;
+  }
   if (!rate) return std::nullopt;
-  const double ahead = pool.queue.tokens_ahead(flow, priority, per_token) + static_cast<double>(tokens);
-  return seconds_at_most_a_day(ahead / *rate);
+  return seconds_at_most_a_day((ahead + static_cast<double>(answer_tokens)) / *rate);
 }
 
 // With an unknown drain rate: the time since the last admission.
@@ -356,40 +368,6 @@ bool Admission::consistent() const {
   for (const auto& [hash, pool] : pools_)
     ok = ok && by_pool[pool.get()] == pool->running && pool->queue.consistent();
   return ok;
-}
-
-void describe(SettingsSchema& schema, AdmissionOptions& options) {
-  schema
-      .add("admission.queue", &options.queue_max,
-           "requests that may wait for the workers of a model; more are answered 429")
-      .range(0, 1e6)
-      .live();
-  schema
-      .add("admission.queue_timeout_ms", &options.wait_max,
-           "longest that one waits before it is answered 503")
-      .range(1, 3.6e6)
-      .unit("ms")
-      .live();
-  schema
-      .add("admission.fair", &options.fair,
-           "let in by priority and in equal shares of API keys and personas, else in order of arrival")
-      .live();
-  schema.add("admission.requests", &options.total.requests, "at the workers at once; 0: no limit")
-      .range(0, 1e6)
-      .live();
-  schema.add("admission.tokens", &options.total.tokens, "the same in tokens to compute")
-      .range(0, 1e12)
-      .unit("tokens")
-      .live();
-  schema
-      .add("admission.persona_requests", &options.persona.requests,
-           "of one persona at the workers at once; 0: no limit")
-      .range(0, 1e6)
-      .live();
-  schema.add("admission.persona_tokens", &options.persona.tokens, "the same in tokens to compute")
-      .range(0, 1e12)
-      .unit("tokens")
-      .live();
 }
 
 }  // namespace troupe::route

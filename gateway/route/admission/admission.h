@@ -69,7 +69,8 @@ struct AdmissionRequest {
   AdmissionKey key;
   Hash128 persona;  // zero: none, and no limit of one
   int32_t priority = 0;
-  int64_t tokens = 1;  // to compute, estimated
+  int64_t tokens = 1;         // to compute, estimated
+  int64_t prompt_tokens = 0;  // of them, those of the prompt: many times faster than the answer's
   TimePoint deadline{};
 };
 
@@ -158,6 +159,7 @@ class Admission {
     int64_t room = 0;
     int64_t running = 0;  // answers
     int64_t entries = 0;
+    int64_t waiting_answer_tokens = 0;
   };
   struct Entry {
     Pool* pool = nullptr;
@@ -167,6 +169,7 @@ class Admission {
     std::list<FairQueue::Item>::iterator item;  // while it waits
     bool waits = false;
     int64_t tokens = 0;
+    int64_t answer_tokens = 0;  // of them
     int64_t answers = 1;
     TimePoint arrived{}, admitted{};
     TimePoint deadline{};  // of its waiting
@@ -187,7 +190,7 @@ class Admission {
   void fill(TimePoint now);
   bool let_next_in(Pool& pool, TimePoint now);
   static std::optional<Duration> wait_of(const Pool& pool, const Hash128& flow, int32_t priority,
-                                         double per_token, int64_t tokens);
+                                         double per_token, int64_t answer_tokens);
   static Duration come_back(const Pool& pool, const std::optional<Duration>& wait);
 
   AdmissionOptions options_;

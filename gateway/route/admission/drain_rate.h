@@ -61,7 +61,9 @@ class DrainRate {
   double tokens_ = 0, requests_ = 0, seconds_ = 0;  // decaying
 };
 
-// Tokens a second that a place in the pool serves, by what its last answers took from admission to end.
+// Tokens of answers that a place in the pool serves a second, by what its last answers took from admission to
+// end. Their prompts are part of that time, but not of the tokens: a prompt is computed many times faster,
+// and counted at this rate a long one would seem to take for ever.
 class ServiceRate {
  public:
   void served(int64_t tokens, Duration took) {

@@ -33,6 +33,7 @@ AdmissionRequest admission_request(const Router& router, const PrefixKey& key, c
   const int64_t cached = decision.order.empty() ? 0 : decision.order[0].expect_cached;
   const int64_t prompt = std::max<int64_t>(router.prompt_tokens(key) - cached, 1);
   const int64_t usual = router.usual_answer_tokens();
+  request.prompt_tokens = prompt;
   request.tokens = prompt + spec.answers * std::min(usual, spec.answer_tokens_max.value_or(usual));
   request.answers = spec.answers;
   request.deadline = spec.deadline;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <deque>
 #include <future>
 
@@ -90,6 +91,41 @@ TEST_P(EngineNumerics, ThePersonaOfOthersStays) {
   EXPECT_FALSE(ask(with_nan(persona, 48)).error.ok());
   EXPECT_EQ(ask(healthy).usage.cached_tokens, 67);
   EXPECT_EQ(ask(other).usage.cached_tokens, 48);
+  expect_consistent(h);
+}
+
+// Memory fails below a persona that was served for a while, with conversations behind it. A few requests may
+// end with an error before the block is gone; the next one computes the persona anew.
+TEST_P(EngineNumerics, ABadBlockOfAPersonaDoesNotStay) {
+  std::atomic<BlockId> of_persona = -1, bad_block = -1;
+  EngineHarness::Model wanted = model();
+  wanted.bad_block = &bad_block;
+  wanted.before_step = [&](const Batch& batch) {
+    of_persona = batch.items[0].blocks[5];
+    return absl::OkStatus();
+  };
+  EngineHarness h(wanted);
+  const auto persona = h.prompt(5, 48);
+  const auto conversation = [&](TokenId own) {
+    auto prompt = persona;
+    for (TokenId i = 0; i < 20; ++i) prompt.push_back(own + i);
+    return h.request(prompt, 8, 1);
+  };
+  const auto fails = [&](const EngineRequest& asked) {
+    Collector out;
+    EXPECT_TRUE(h.engine->submit(asked, out.sink()).ok());
+    EXPECT_TRUE(out.wait_end());
+    const bool failed = !out.last().error.ok();
+    EXPECT_TRUE(failed || out.ids() == h.model.reference(asked.prompt, asked.sampling, 8));
+    return failed;
+  };
+  for (TokenId own = 600; own < 1000; own += 100) EXPECT_FALSE(fails(conversation(own)));
+  bad_block = of_persona.load();
+  int failures = 0;
+  while (failures < 10 && fails(conversation(1000 + 100 * failures))) ++failures;
+  EXPECT_GT(failures, 0);
+  EXPECT_LE(failures, 3);
+  for (TokenId own = 600; own < 1000; own += 100) EXPECT_FALSE(fails(conversation(own)));
   expect_consistent(h);
 }
 

@@ -4,12 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <string>
 #include <thread>
 
 #include "common/json/json.h"
 #include "tests/worker/fixture.h"
+#include "tests/worker/harness_server.h"
 #include "tests/worker/raw_http.h"
 
 namespace troupe::prefixes_test {
@@ -233,6 +235,50 @@ TEST_F(Prefixes, DrainDoesNotWaitForExpiry) {
   late.send("\r\n");
   ASSERT_EQ(drained.wait_for(30s), std::future_status::ready);
   EXPECT_TRUE(drained.get());
+}
+
+// A worker whose KV memory fails at a block of a pinned prefix.
+struct SpoiltPin : ::testing::Test {
+  void SetUp() override {
+    const bj::object made = pin();
+    path = "/v1/prefixes/" + text_at(made, "id");
+    EXPECT_TRUE(object_of(ask(server.port(), "GET", path)).at("pinned").as_bool());
+    bad_block = of_prefix.load();
+  }
+  bj::object pin(int status = 200) {
+    const std::string body = R"({"model":"fake","pin":true,"prompt":")" + persona("Ruvo Tamek") + "\"}";
+    return object_of(ask(server.port(), "POST", "/v1/prefixes", body), status);
+  }
+  void expect_not_pinned() {
+    object_of(ask(server.port(), "GET", path), 404);
+    const bj::object list = object_of(ask(server.port(), "GET", "/v1/prefixes"));
+    EXPECT_TRUE(list.at("data").as_array().empty());
+    EXPECT_EQ(number_at(list, "pinned_tokens"), 0);
+    EXPECT_TRUE(pin().at("pinned").as_bool()) << "computed anew";
+    EXPECT_TRUE(object_of(ask(server.port(), "GET", path)).at("pinned").as_bool());
+  }
+
+  std::atomic<BlockId> of_prefix = -1, bad_block = -1;
+  testing::HarnessServer server{testing::EngineHarness::Model{.before_step =
+                                                                  [this](const Batch& batch) {
+                                                                    of_prefix = batch.items[0].blocks[3];
+                                                                    return absl::OkStatus();
+                                                                  },
+                                                              .bad_block = &bad_block}};
+  std::string path;
+};
+
+TEST_F(SpoiltPin, IsNotPinnedAfterItsRefreshFailed) {
+  const bj::object failed = pin(500);
+  EXPECT_EQ(text_at(failed.at("error").as_object(), "code"), "numerical_error");
+  expect_not_pinned();
+}
+
+TEST_F(SpoiltPin, IsNotPinnedAfterARequestToItFailed) {
+  const std::string body =
+      R"({"model":"fake","max_tokens":2,"prompt":")" + persona("Ruvo Tamek") + " Hello!\"}";
+  object_of(ask(server.port(), "POST", "/v1/completions", body), 500);
+  expect_not_pinned();
 }
 
 struct MuchPinned : Prefixes {

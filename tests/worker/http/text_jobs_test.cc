@@ -10,6 +10,8 @@
 #include <functional>
 #include <future>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "common/json/json.h"
 #include "common/net/task_group.h"
@@ -68,10 +70,8 @@ ApiResult<std::string> done() {
 TEST_F(TextJobsTest, ACostlyTextEndsAndTheNextOneRuns) {
   TextJobs jobs(milliseconds(20));
   for (const size_t bytes : {size_t{10}, TextJobs::kLongBytes}) {
-    auto costly = start(jobs, bytes, endless);
-    auto next = start(jobs, bytes, done);
-    EXPECT_EQ(costly.get(), "text_timeout");
-    EXPECT_EQ(next.get(), "done");
+    EXPECT_EQ(start(jobs, bytes, endless).get(), "text_timeout");
+    EXPECT_EQ(start(jobs, bytes, done).get(), "done");
   }
 }
 
@@ -82,6 +82,108 @@ TEST_F(TextJobsTest, ADeadlineEndsAJobAndWhatWaitedForIt) {
   auto waiting = start(jobs, 10, done, soon);
   EXPECT_EQ(first.get(), "deadline_exceeded");
   EXPECT_EQ(waiting.get(), "deadline_exceeded");
+}
+
+// A job that counts nothing, so that no bound ends it, until it is released.
+struct Stuck {
+  Job job() {
+    return [this] {
+      began.set_value();
+      released.get_future().get();
+      return done();
+    };
+  }
+  std::promise<void> began, released;
+};
+
+TEST_F(TextJobsTest, AJobBehindOneThatDoesNotComeBackEndsAtItsDeadline) {
+  TextJobs jobs(std::chrono::hours(1));
+  Stuck stuck;
+  auto first = start(jobs, 10, stuck.job());
+  stuck.began.get_future().get();
+  bool ran = false;
+  auto runs = [&ran] {
+    ran = true;
+    return done();
+  };
+  auto waiting = start(jobs, 10, runs, Deadline::after(std::chrono::steady_clock::now(), milliseconds(30)));
+  auto patient = start(jobs, 10, done);
+  ASSERT_EQ(waiting.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_EQ(waiting.get(), "deadline_exceeded");
+  stuck.released.set_value();
+  EXPECT_EQ(first.get(), "done");
+  EXPECT_EQ(patient.get(), "done");
+  EXPECT_FALSE(ran) << "nobody waits for it";
+}
+
+TEST_F(TextJobsTest, AJobBehindOneThatIsStuckIsSentAwayAndSoIsTheNext) {
+  for (const size_t bytes : {size_t{10}, TextJobs::kLongBytes}) {
+    const bool is_long = bytes >= TextJobs::kLongBytes;
+    TextJobs jobs(milliseconds(50));
+    Stuck stuck;
+    auto first = start(jobs, bytes, stuck.job());
+    stuck.began.get_future().get();
+    auto waiting = start(jobs, bytes, done);
+    ASSERT_EQ(waiting.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+    EXPECT_EQ(waiting.get(), "unavailable");
+    EXPECT_EQ(start(jobs, bytes, done).get(), "unavailable") << "at once";
+    EXPECT_EQ(jobs.is_stuck(TextJobs::Kind::kShort), !is_long);
+    EXPECT_EQ(jobs.is_stuck(TextJobs::Kind::kLong), is_long);
+    const size_t others = is_long ? 10 : TextJobs::kLongBytes;
+    EXPECT_EQ(start(jobs, others, done).get(), "done");
+    stuck.released.set_value();
+    EXPECT_EQ(first.get(), "done");
+    EXPECT_EQ(start(jobs, bytes, done).get(), "done");
+  }
+}
+
+Task<void> run_waiting(TextJobs& jobs, Job job, std::promise<std::string>& ended) {
+  const auto result = co_await jobs.run<std::string>(10, Deadline::never(), std::move(job));
+  ended.set_value(result.ok() ? result.value() : result.error().message);
+}
+
+TEST_F(TextJobsTest, AJobThatWaitsEndsWithItsClient) {
+  TextJobs jobs(std::chrono::hours(1));
+  TaskGroup group(io_.get_executor());
+  Stuck stuck;
+  auto first = start(jobs, 10, stuck.job());
+  stuck.began.get_future().get();
+  std::promise<std::string> ended;
+  bool ran = false;
+  auto runs = [&ran] {
+    ran = true;
+    return done();
+  };
+  asio::post(io_, [&] { group.spawn(run_waiting(jobs, runs, ended)); });
+  asio::post(io_, [&] { group.cancel(); });
+  auto end = ended.get_future();
+  ASSERT_EQ(end.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_EQ(end.get(), "the client is gone");
+  stuck.released.set_value();
+  EXPECT_EQ(first.get(), "done");
+  EXPECT_EQ(start(jobs, 10, done).get(), "done");
+  EXPECT_FALSE(ran);
+  EXPECT_TRUE(test_spawn::spawn(io_.get_executor(), joined(group)).get());
+}
+
+// Jobs whose deadlines fall together with their turns: each ends once, with its result or without.
+TEST_F(TextJobsTest, EveryJobEndsOnceWhateverComesFirst) {
+  TextJobs jobs(std::chrono::hours(1));
+  std::vector<std::future<std::string>> ends;
+  for (int i = 0; i < 2000; ++i) {
+    auto works = [] {
+      for (int n = 0; n < 20; ++n) {
+        if (!count_work(100'000).ok()) break;
+      }
+      return done();
+    };
+    const auto deadline = Deadline::after(std::chrono::steady_clock::now(), std::chrono::microseconds(i));
+    ends.push_back(start(jobs, 10, works, deadline));
+  }
+  for (auto& end : ends) {
+    const std::string how = end.get();
+    EXPECT_TRUE(how == "done" || how == "deadline_exceeded") << how;
+  }
 }
 
 Task<void> run_one(TextJobs& jobs, std::promise<void>& began, std::promise<std::string>& ended) {
@@ -100,7 +202,7 @@ TEST_F(TextJobsTest, AJobWhoseClientIsGoneStops) {
   std::promise<std::string> ended;
   asio::post(io_, [&] { group.spawn(run_one(jobs, began, ended)); });
   began.get_future().get();
-  EXPECT_GT(jobs.age(), Duration::zero());
+  EXPECT_GT(jobs.age(TextJobs::Kind::kShort), Duration::zero());
   asio::post(io_, [&] { group.cancel(); });
   EXPECT_EQ(ended.get_future().get(), "the client is gone");
   EXPECT_EQ(start(jobs, 10, done).get(), "done");
@@ -117,10 +219,11 @@ TEST_F(TextJobsTest, AShortTextDoesNotWaitForALongOne) {
   auto late = start(jobs, TextJobs::kLongBytes, std::move(held));
   EXPECT_EQ(start(jobs, TextJobs::kLongBytes - 1, done).get(), "done");
   std::this_thread::sleep_for(milliseconds(20));
-  EXPECT_GE(jobs.age(), milliseconds(20)) << "it has not come back";
+  EXPECT_GE(jobs.age(TextJobs::Kind::kLong), milliseconds(20)) << "it has not come back";
+  EXPECT_EQ(jobs.age(TextJobs::Kind::kShort), Duration::zero());
   release.set_value();
   EXPECT_EQ(late.get(), "late");
-  EXPECT_EQ(jobs.age(), Duration::zero());
+  EXPECT_EQ(jobs.age(TextJobs::Kind::kLong), Duration::zero());
 }
 
 std::string long_body(size_t bytes) {
@@ -143,21 +246,37 @@ TEST(TextTimeout, IsA400OfItsOwnAndTheWorkerGoesOn) {
   EXPECT_EQ(server.complete(testing::HarnessServer::body(3, false)).status, 200);
 }
 
-// The text's JSON alone takes longer than twice the time that the whole text may have.
-TEST(TextTimeout, AWorkerWhoseTextDoesNotComeBackIsNotReady) {
-  testing::HarnessServer server({}, with_timeout(milliseconds(1)), true, /*prompt_bytes_max=*/1 << 30);
+// The answer of /readyz that has `part` in it, while a text's JSON alone takes longer than twice the time
+// that the whole text may have.
+raw_http::Reply readyz_beside_a_slow_text(const testing::HarnessServer& server, const std::string& part) {
   const std::string body = long_body(15u << 20);
-  std::string seen;
-  for (int round = 0; round < 50 && seen.empty(); ++round) {
+  raw_http::Reply seen;
+  for (int round = 0; round < 50 && seen.body.empty(); ++round) {
     auto sent = std::async(std::launch::async, [&] { return server.complete(body).status; });
     while (sent.wait_for(milliseconds(0)) != std::future_status::ready) {
       const auto reply = raw_http::ask(server.port(), "GET", "/readyz");
-      if (reply.status == 503) seen = reply.body;
+      if (reply.body.find(part) != std::string::npos) seen = reply;
     }
     EXPECT_EQ(sent.get(), 400);
   }
-  EXPECT_NE(seen.find("a text thread is stuck"), std::string::npos) << seen;
+  return seen;
+}
+
+TEST(TextTimeout, AWorkerWhoseTextDoesNotComeBackIsNotReady) {
+  Generator::Options options = with_timeout(milliseconds(1));
+  options.long_text_bytes = 1u << 30;
+  testing::HarnessServer server({}, options, true, /*prompt_bytes_max=*/1 << 30);
+  EXPECT_EQ(readyz_beside_a_slow_text(server, "a text thread is stuck").status, 503);
   EXPECT_EQ(raw_http::ask(server.port(), "GET", "/readyz").status, 200);
+}
+
+TEST(TextTimeout, AWorkerWhoseLongTextDoesNotComeBackIsReadyForShortOnes) {
+  testing::HarnessServer server({}, with_timeout(milliseconds(1)), true, /*prompt_bytes_max=*/1 << 30);
+  const auto seen = readyz_beside_a_slow_text(server, R"("long_texts":"stuck")");
+  EXPECT_EQ(seen.status, 200);
+  EXPECT_EQ(raw_http::ask(server.port(), "GET", "/readyz").body, R"({"status":"ready"})");
+  const std::string metrics = raw_http::ask(server.port(), "GET", "/metrics").body;
+  EXPECT_NE(metrics.find(R"(troupe_text_job_age_seconds{texts="long"} 0)"), std::string::npos) << metrics;
 }
 
 }  // namespace text_jobs_test

@@ -2,93 +2,15 @@
 
 #include <gtest/gtest.h>
 
-#include <numeric>
 #include <vector>
+
+#include "tests/worker/kv/cached_prompts.h"
 
 namespace troupe {
 namespace prefix_cache_test {
 
-constexpr size_t kBlockSize = 4;
-
-Hash128 key(uint64_t n) {
-  return {n, n};
-}
-
-std::vector<Hash128> keys(uint64_t first, size_t count) {
-  std::vector<Hash128> out;
-  for (uint64_t n = first; n < first + count; ++n) out.push_back(key(n));
-  return out;
-}
-
-// Hashes of full blocks: block key(n) holds ids n, n + 1, …
-std::vector<TokenId> ids_of(const std::vector<Hash128>& hashes) {
-  std::vector<TokenId> ids;
-  for (const Hash128& hash : hashes) {
-    for (size_t i = 0; i < kBlockSize; ++i) ids.push_back(static_cast<TokenId>(hash.hi + i));
-  }
-  return ids;
-}
-
-// A request as the scheduler's: it shares the cached part of its prompt and computes the rest.
-struct Holder {
-  Holder(PrefixCache& c, BlockPool& p, std::vector<Hash128> prompt, uint64_t user = 1)
-      : cache(c), pool(p), hashes(std::move(prompt)), of(user) {
-    path = cache.hold(cache.find(hashes), user, blocks);
-    found = static_cast<size_t>(path.count);
-    while (blocks.size() < hashes.size()) blocks.push_back(pool.allocate());
-  }
-  void compute() {
-    const auto ids = ids_of(hashes);
-    cache.insert(path, {.hashes = hashes, .blocks = blocks, .ids = ids, .user = of});
-  }
-  void end() {
-    cache.release(path);
-    for (size_t i = static_cast<size_t>(path.count); i < blocks.size(); ++i) pool.release(blocks[i]);
-    path = {};
-    blocks.clear();
-  }
-  PrefixCache& cache;
-  BlockPool& pool;
-  std::vector<Hash128> hashes;
-  uint64_t of;
-  std::vector<BlockId> blocks;
-  LockedPrefix path;
-  size_t found = 0;
-};
-
-struct Cache : ::testing::Test {
-  explicit Cache(int32_t block_count = 64) : pool(block_count), cache(&pool, kBlockSize) {}
-  // Computed and released as a request does.
-  std::vector<BlockId> visit(const std::vector<Hash128>& prompt, uint64_t user = 1) {
-    Holder holder(cache, pool, prompt, user);
-    holder.compute();
-    std::vector<BlockId> blocks = holder.blocks;
-    holder.end();
-    return blocks;
-  }
-  size_t found_of(const std::vector<Hash128>& prompt) const {
-    return static_cast<size_t>(cache.find(prompt).count);
-  }
-  void expect_whole(std::vector<const Holder*> holders = {}) {
-    PrefixCache::Holds holds;
-    for (const Holder* holder : holders) {
-      holds.paths.push_back(holder->path);
-      EXPECT_TRUE(cache.is_path(holder->path, holder->hashes, holder->blocks));
-    }
-    BlockSet in_cache(pool.total_count());
-    const Status status = cache.verify(holds, in_cache);
-    EXPECT_TRUE(status.ok()) << status;
-    EXPECT_TRUE(pool.verify().ok()) << pool.verify();
-  }
-  BlockPool pool;
-  PrefixCache cache;
-};
+using namespace testing;
 using PrefixCacheTest = Cache;
-
-std::vector<Hash128> joined(std::vector<Hash128> a, const std::vector<Hash128>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
 
 TEST_F(PrefixCacheTest, FindsInsertedBlocksAfterRelease) {
   const auto blocks = visit(keys(1, 2));
@@ -282,49 +204,6 @@ TEST_F(PrefixCacheDeathTest, ReleasingTwiceAborts) {
   const LockedPrefix path = holder.path;
   cache.release(path);
   EXPECT_DEATH(cache.release(path), "without a reference");
-}
-
-TEST_F(PrefixCacheTest, WhatIsDiscardedIsFoundNoMore) {
-  const auto persona = keys(1, 3), one = joined(persona, keys(100, 2)), two = joined(persona, keys(200, 2));
-  visit(one);
-  cache.discard(one, {}, ids_of(one));
-  EXPECT_EQ(cache.size(), 0);
-  visit(one);
-  visit(two, 2);
-  cache.discard(two, {}, ids_of(two));
-  EXPECT_EQ(found_of(two), 3u) << "another conversation hangs on it";
-  EXPECT_EQ(found_of(one), 5u);
-  cache.discard(persona, {}, ids_of(persona));
-  EXPECT_EQ(found_of(one), 5u);
-  {
-    Holder holder(cache, pool, one);
-    cache.discard(one, {}, ids_of(one));
-    EXPECT_EQ(found_of(one), 5u) << "it is held";
-    expect_whole({&holder});
-    holder.end();
-  }
-  const auto pin = cache.pin(cache.find(persona), {});
-  cache.discard(one, {}, ids_of(one));
-  EXPECT_EQ(found_of(one), 3u) << "they are pinned";
-  cache.unpin(pin);
-  cache.discard(one, {}, ids_of(one));
-  EXPECT_EQ(cache.size(), 0);
-  expect_whole();
-}
-
-TEST_F(PrefixCacheTest, ATailIsDiscardedWithItsChain) {
-  const auto chain = keys(1, 2);
-  auto ids = ids_of(chain);
-  ids.insert(ids.end(), {70, 71, 72});
-  Holder holder(cache, pool, chain);
-  holder.compute();
-  ASSERT_TRUE(
-      cache.insert_tail(holder.path, {.block = pool.allocate(), .ids = std::span(ids).subspan(8, 2)}));
-  holder.end();
-  EXPECT_EQ(cache.size(), 3);
-  cache.discard(chain, {}, ids);
-  EXPECT_EQ(cache.size(), 0);
-  expect_whole();
 }
 
 }  // namespace prefix_cache_test

@@ -44,6 +44,11 @@ class FakeKv {
     }
   }
 
+  // The block's memory fails: nothing in it is a number.
+  void spoil(BlockId block) {
+    std::fill_n(slots_.begin() + static_cast<ptrdiff_t>(block) * block_size_, block_size_, kNan);
+  }
+
   // Computes the item as a model would, from what the table holds; returns the context after its last id.
   Hash128 compute(const BatchItem& item, Hash128 root) {
     Hash128 context = item.start == 0 ? root : read(item.blocks, item.start - 1);

@@ -232,7 +232,7 @@ TEST(ModelDirectories, ErrorsNameFileAndKey) {
     std::vector<std::string> values;
   };
   const std::vector<std::string> no_tokens = {
-      "5", "true", "[]", "{}", R"({"content": 5})", R"({"content": ""})", R"({"content": "a", "lstrip": 1})"};
+      "5", "true", "[]", "{}", R"({"content": 5})", R"({"content": "a", "lstrip": 1})"};
   const std::vector<std::string> no_lists = {"5", R"("<x>")", "[5]", "[null]", "[[]]", R"({"a": 5})"};
   std::vector<Case> cases = {
       {"tokenizer_config.json", "extra_special_tokens", no_lists},
@@ -240,8 +240,7 @@ TEST(ModelDirectories, ErrorsNameFileAndKey) {
       {"tokenizer_config.json",
        "added_tokens_decoder",
        {"5", "[]", R"({"x": {"content": "a"}})", R"({"-1": {"content": "a"}})", R"({"5": "a"})",
-        R"({"5": {}})", R"({"4194304": {"content": "a"}})", R"({"5": {"content": ""}})",
-        R"({"5": {"content": "a", "special": 1}})"}},
+        R"({"5": {}})", R"({"4194304": {"content": "a"}})", R"({"5": {"content": "a", "special": 1}})"}},
       {"tokenizer_config.json", "tokenizer_class", {"5", "[]"}},
       {"tokenizer_config.json", "split_special_tokens", {"5", R"("yes")"}},
       {"tokenizer_config.json", "add_bos_token", {"5", R"("<s>x")"}},
@@ -270,6 +269,42 @@ TEST(ModelDirectories, ErrorsNameFileAndKey) {
       dir.write(each.file, R"({")" + each.key + R"(": )" + value + "}");
       EXPECT_THAT(error_of(dir.path()), HasSubstr(each.file + ": " + each.key)) << value;
     }
+  }
+}
+
+// Transformers ignores an added token without text: nothing in a text is one.
+TEST(ModelDirectories, TokensWithoutTextAreLeftOut) {
+  const bj::value plain = fixture().at("directories").at(0).at("files").at("tokenizer.json");
+  bj::value with_two = plain;
+  for (const int id : {5, 4'000'000}) {
+    with_two.get_object()["added_tokens"].get_array().push_back(
+        bj::object{{"id", id}, {"content", ""}, {"special", true}});
+  }
+  struct Case {
+    std::string file, content;
+    size_t told;
+  };
+  const Case cases[] = {
+      {"tokenizer.json", "two of them", 2},
+      {"tokenizer_config.json", R"({"added_tokens_decoder": {"5": {"content": ""}, "6": {"content": ""}}})",
+       2},
+      {"tokenizer_config.json", R"({"eos_token": {"content": ""}, "pad_token": ""})", 0},
+      {"special_tokens_map.json", R"({"bos_token": {"content": ""}})", 0},
+      {"added_tokens.json", R"({"": 5})", 1},
+  };
+  const Directory reference("plain");
+  reference.add("tokenizer.json", plain);
+  const auto expected = Tokenizer::load(reference.path());
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  for (const Case& each : cases) {
+    const Directory dir("without_text");
+    dir.add("tokenizer.json", each.file == "tokenizer.json" ? with_two : plain);
+    if (each.file != "tokenizer.json") dir.write(each.file, each.content);
+    const auto tokenizer = Tokenizer::load(dir.path());
+    ASSERT_TRUE(tokenizer.ok()) << each.content << ": " << tokenizer.status();
+    EXPECT_EQ((*tokenizer)->config().without_text.size(), each.told) << each.content;
+    EXPECT_EQ((*tokenizer)->vocab_size(), (*expected)->vocab_size());
+    EXPECT_EQ(*(*tokenizer)->encode("Hello, you!", false), *(*expected)->encode("Hello, you!", false));
   }
 }
 

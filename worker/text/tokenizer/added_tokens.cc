@@ -72,7 +72,6 @@ StatusOr<AddedToken> load_added_token(const JsonItem& item, int32_t id) {
   AddedToken token;
   token.id = id;
   TROUPE_ASSIGN_OR_RETURN(token.content, string_field(item, "content"));
-  if (token.content.empty()) return invalid_argument(field_path(item, "content") + ": empty");
   TROUPE_ASSIGN_OR_RETURN(token.special, bool_field(item, "special", false));
   TROUPE_ASSIGN_OR_RETURN(token.single_word, bool_field(item, "single_word", false));
   TROUPE_ASSIGN_OR_RETURN(token.lstrip, bool_field(item, "lstrip", false));
@@ -101,11 +100,29 @@ AddedTokenMatcher::AddedTokenMatcher(const std::vector<const AddedToken*>& token
 
 AddedTokenMatcher::AddedTokenMatcher(const std::vector<const AddedToken*>& tokens,
                                      const std::vector<std::string>& contents) {
+  for (const std::string& content : contents) {
+    if (!content.empty()) can_start_[static_cast<unsigned char>(content.front())] = true;
+    longest_ = std::max(longest_, content.size());
+  }
+  if (longest_ <= kShortBytes) {
+    build_trie(tokens, contents);
+    return;
+  }
+  std::vector<std::string> reversed;
+  std::vector<size_t> bytes;
+  for (const std::string& content : contents) {
+    reversed.emplace_back(content.rbegin(), content.rend());
+    bytes.push_back(content.size());
+  }
+  long_ = std::make_unique<const LongTokens>(
+      LongTokens{tokens, std::move(bytes), TokenAutomaton(reversed), TokenAutomaton(contents)});
+}
+
+void AddedTokenMatcher::build_trie(const std::vector<const AddedToken*>& tokens,
+                                   const std::vector<std::string>& contents) {
   nodes_.emplace_back();
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (contents[i].empty()) continue;
-    can_start_[static_cast<unsigned char>(contents[i].front())] = true;
-    longest_ = std::max(longest_, contents[i].size());
     uint32_t node = 0;
     for (char c : contents[i]) {
       auto byte = static_cast<unsigned char>(c);
@@ -123,15 +140,6 @@ AddedTokenMatcher::AddedTokenMatcher(const std::vector<const AddedToken*>& token
     }
     if (nodes_[node].token == nullptr) nodes_[node].token = tokens[i];
   }
-  if (longest_ <= kShortBytes) return;
-  std::vector<std::string> reversed;
-  std::vector<size_t> bytes;
-  for (const std::string& content : contents) {
-    reversed.emplace_back(content.rbegin(), content.rend());
-    bytes.push_back(content.size());
-  }
-  long_ = std::make_unique<const LongTokens>(
-      LongTokens{tokens, std::move(bytes), TokenAutomaton(reversed), TokenAutomaton(contents)});
 }
 
 std::vector<TokenAutomaton::State> AddedTokenMatcher::long_ones(std::string_view text) const {

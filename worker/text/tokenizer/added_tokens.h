@@ -28,7 +28,8 @@ struct AddedToken {
   bool normalized = false;
 };
 
-// Reads one token's fields; `id` is separate because some files store it elsewhere.
+// Reads one token's fields; `id` is separate because some files store it elsewhere. Its content may be empty:
+// such a token is none, and left out.
 StatusOr<AddedToken> load_added_token(const JsonItem& item, int32_t id);
 // Reads tokenizer.json's "added_tokens".
 StatusOr<std::vector<AddedToken>> load_added_tokens(const bj::value& value, const std::string& where);
@@ -52,7 +53,7 @@ class AddedTokenMatcher {
   // ends with the beginning of one, which another text may go on. (One of a single character has no place
   // within.)
   std::vector<size_t> cuts_of_special(std::string_view text) const;
-  bool empty() const { return nodes_.size() <= 1; }
+  bool empty() const { return longest_ == 0; }
 
  private:
   struct Match {
@@ -65,8 +66,8 @@ class AddedTokenMatcher {
   bool begins_at(std::string_view text, size_t pos) const;  // and would go on after the text's end
   bool ends_with_beginning(std::string_view text) const;
 
-  // Tokens that are long are looked for all at once: a text may be full of what nearly is one. Each place
-  // costs a short one's length at most, and less time than the automaton's.
+  // Where a token is long all are looked for at once: a text may be full of what nearly is one. Short ones
+  // are looked for at each place, which costs their length at most, and less time than the automaton's.
   static constexpr size_t kShortBytes = 64;
   struct LongTokens {
     std::vector<const AddedToken*> tokens;
@@ -78,7 +79,10 @@ class AddedTokenMatcher {
       std::string_view text) const;  // by place; empty: none are long
   Match long_match(TokenAutomaton::State found, size_t pos, size_t special_end) const;
 
-  // A byte trie: a node keeps its children in a list, which is the fastest and smallest for few tokens.
+  void build_trie(const std::vector<const AddedToken*>& tokens, const std::vector<std::string>& contents);
+
+  // Where none is long, a byte trie: a node keeps its children in a list, which is the fastest and smallest
+  // for few tokens.
   struct Node {
     std::vector<std::pair<unsigned char, uint32_t>> children;
     const AddedToken* token = nullptr;

@@ -187,7 +187,11 @@ class ConfigReader {
       }
       TROUPE_ASSIGN_OR_RETURN(JsonItem fields, json_object(entry.value(), where));
       TROUPE_ASSIGN_OR_RETURN(AddedToken token, load_added_token(fields, id));
-      out_->listed.push_back(std::move(token));
+      if (token.content.empty()) {
+        out_->without_text.push_back(where);
+      } else {
+        out_->listed.push_back(std::move(token));
+      }
     }
     return {};
   }
@@ -207,8 +211,11 @@ Status read_added_ids(const JsonItem& file, TokenizerConfig& config) {
     AddedToken token;
     token.content = view(entry.key());
     const std::string where = field_path(file, token.content);
-    if (token.content.empty()) return invalid_argument(where + ": a token without a name");
     TROUPE_ASSIGN_OR_RETURN(token.id, token_id(entry.value(), where));
+    if (token.content.empty()) {
+      config.without_text.push_back(where);
+      continue;
+    }
     token.special = special.contains(token.content);
     token.normalized = !token.special;
     config.listed.push_back(std::move(token));

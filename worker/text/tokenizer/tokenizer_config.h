@@ -38,6 +38,7 @@ struct TokenizerConfig {
   // From added_tokens_decoder, or else from added_tokens.json; by id, which may be another in a vocabulary
   // that has the token.
   std::vector<AddedToken> listed;
+  std::vector<std::string> without_text;  // places of added tokens that are none, as they have no text
   bool lists_flags = false;     // they are added_tokens_decoder's: their flags count, whatever others say
   bool splits_special = false;  // special tokens in a text are text
   // Settings for a tokenizer.model, which does not have them itself.

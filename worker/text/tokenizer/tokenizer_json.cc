@@ -120,6 +120,10 @@ Status JsonTokenizer::load(const JsonItem& root, TokenizerConfig given) {
                           PostProcessor::load(field_or_null(root, "post_processor"), "post_processor"));
   TROUPE_ASSIGN_OR_RETURN(decoder, Decoder::load(field_or_null(root, "decoder"), "decoder"));
   TROUPE_RETURN_IF_ERROR(check_added());
+  std::erase_if(added, [this](const AddedToken& token) {
+    if (token.content.empty()) config.without_text.push_back(absl::StrCat("added_tokens, id ", token.id));
+    return token.content.empty();
+  });
   config.add_to(
       added, [&](const std::string& token) { return model->token_to_id(token); }, model->ids_end());
   for (const AddedToken& token : added) added_ids.emplace(token.content, token.id);
@@ -134,6 +138,7 @@ Status JsonTokenizer::check_added() const {
   absl::flat_hash_set<std::string_view> contents;
   for (size_t i = 0; i < added.size(); ++i) {
     const AddedToken& token = added[i];
+    if (token.content.empty()) continue;
     std::string where = absl::StrCat("added_tokens[", i, "] \"", token.content, "\"");
     if (!contents.insert(token.content).second) return invalid_argument(where + ": listed twice");
     std::optional<int32_t> in_vocab = model->token_to_id(token.content);

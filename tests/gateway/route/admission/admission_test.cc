@@ -412,6 +412,25 @@ TEST(Admission, RequestThatASlowPoolCannotServeInTimeIsRefusedAtOnce) {
   EXPECT_EQ(within(25), Outcome::kWaiting) << "the pool may become faster";
 }
 
+// Prompts are computed many times faster than answers are written.
+TEST(Admission, ALongPromptIsNotRefusedForTheTimeThatItsAnswerWouldTakeAsLong) {
+  Mill mill({}, 100.0 / 30);
+  for (int i = 0; i < 11; ++i) mill.arrive(request_of("a"), "a");
+  for (int i = 0; i < 4; ++i) mill.step();
+  mill.time = 40;
+  // Three wait: its turn comes in 15 s at twice the pool's rate.
+  const auto arrive = [&](int64_t prompt_tokens, double seconds_left) {
+    AdmissionRequest request = request_of("a");
+    request.tokens += prompt_tokens;
+    request.prompt_tokens = prompt_tokens;
+    request.deadline = at(mill.time + seconds_left);
+    return mill.arrive(request, "a").outcome;
+  };
+  EXPECT_EQ(arrive(32'000, 10), Outcome::kWouldBeLate);
+  EXPECT_EQ(arrive(32'000, 60), Outcome::kWaiting);
+  EXPECT_EQ(arrive(0, 60), Outcome::kWaiting) << "nor for that of one before it";
+}
+
 TEST(Admission, FlowMemoryIsBoundedWithoutRefusals) {
   AdmissionOptions options;
   options.flows_max = 64;

@@ -1,0 +1,88 @@
+// PrefixCache::discard() decides which blocks go when a request's logits were no numbers.
+//
+// One block that is no number makes all logits behind it so, and nobody says which block it is: it may be the
+// request's own (a prompt at which the model breaks) or one of the persona that thousands share (memory that
+// failed). If only the own ones went, a bad block of a persona would fail every request to it for ever; if
+// all went, one prompt at which the model breaks would empty the cache of a fleet. So blocks are trusted by
+// what was drawn from them. The first run of the chain from which nobody drew a token goes at once, with all
+// that hangs on it; the ones before it have trust, of which each failure takes one and each request that drew
+// a token restores all: a block that really is bad is gone after kTrust + 1 requests in a row have failed.
+//
+// What goes and is idle is evicted. What is held or pinned is spoilt: look-ups do not find it, residency does
+// not tell it, what its holders add behind it is spoilt too, and its last holder frees it.
+
+#include <algorithm>
+#include <vector>
+
+#include "worker/kv/prefix_cache_impl.h"
+
+namespace troupe {
+
+void PrefixCache::Impl::Discard::chain(const Match& match, Hash128 root, std::span<const TokenId> ids) {
+  RadixTree& tree = cache.tree;
+  const bool whole = match.run < 0 || match.run_count == tree.run(match.run).count();
+  const size_t tail_begin = std::min(static_cast<size_t>(match.count) * cache.block_size, ids.size());
+  const auto of_tail = ids.subspan(tail_begin);
+  for (RadixNodeId child = whole ? tree.first_child_of(match.run, root) : -1; child >= 0;) {
+    const RadixNodeId next = tree.run(child).next_sibling;
+    if (!of_tail.empty() && is_covered_tail(tree, child, of_tail)) spoil(child);
+    child = next;
+  }
+  RadixNodeId first = -1;
+  for (RadixNodeId id = match.run; id >= 0; id = tree.run(id).parent) {
+    RadixNode& r = tree.run(id);
+    if (r.trust == 0) first = id;
+    if (r.trust > 0) --r.trust;
+  }
+  RadixNodeId last = whole ? match.run : -1;
+  if (first >= 0) {
+    last = tree.run(first).parent;
+    spoil(first);
+  }
+  while (last >= 0 && tree.run(last).listed) {
+    const RadixNodeId before = tree.run(last).parent;
+    cut_idle(last);
+    last = before;
+  }
+}
+
+// A run and all behind it, the last first.
+void PrefixCache::Impl::Discard::spoil(RadixNodeId id) {
+  const RadixTree& tree = cache.tree;
+  std::vector<RadixNodeId> runs{id};
+  for (size_t i = 0; i < runs.size(); ++i) {
+    for (RadixNodeId child = tree.run(runs[i]).first_child; child >= 0;
+         child = tree.run(child).next_sibling) {
+      runs.push_back(child);
+    }
+  }
+  for (size_t i = runs.size(); i-- > 0;) spoil_run(runs[i]);
+}
+
+void PrefixCache::Impl::Discard::spoil_run(RadixNodeId id) {
+  RadixNode& r = cache.tree.run(id);
+  if (r.spoilt) return;
+  if (r.references == 0) {
+    cut_idle(id);
+    return;
+  }
+  if (cache.residency != nullptr && !r.is_tail()) {
+    cache.gone_hashes.resize(static_cast<size_t>(r.count()));
+    cache.tree.last_hashes(r, cache.gone_hashes);
+    cache.residency->evicted({r.extent, r.depth, r.blocks, cache.gone_hashes});
+  }
+  r.extent = {};
+  cache.tree.spoil(id);
+}
+
+// REQUIRES: an idle leaf.
+void PrefixCache::Impl::Discard::cut_idle(RadixNodeId id) {
+  const RadixNode& r = cache.tree.run(id);
+  if (!r.is_tail()) {
+    cache.gone_hashes.resize(static_cast<size_t>(r.count()));
+    cache.tree.last_hashes(r, cache.gone_hashes);
+  }
+  cache.cut(id, r.count());
+}
+
+}  // namespace troupe
