@@ -10,6 +10,7 @@ namespace troupe {
 namespace {
 
 constexpr Duration kFlushSpansWithin = std::chrono::seconds(5);
+constexpr Duration kFlushPinsWithin = std::chrono::seconds(2);
 constexpr Duration kShareLimitsEvery = std::chrono::milliseconds(100);
 
 // Gives the router a name that is unique to this gateway's life.
@@ -102,7 +103,8 @@ void Gateway::share_pins(const GatewayConfig& config) {
     return salt_within(client->tenant_salt(), "");
   };
   if (state_ == nullptr) return;
-  const PinStore::Parts parts{io_.get_executor(), prefixes_.pins, metrics_, clock_, log_};
+  const PinStore::Parts parts{io_.get_executor(),          prefixes_.pins, metrics_, clock_, log_,
+                              router_.options().name.hex()};
   prefixes_.store = std::make_unique<PinStore>(config.state.etcd, config.state.prefix, parts);
   prefixes_.pins.shard = [this] { return state_->place(); };
 }
@@ -285,6 +287,7 @@ Task<void> Gateway::drain() {
   background_.close();
   background_.cancel();
   co_await background_.join();
+  if (prefixes_.store != nullptr) co_await prefixes_.store->flush(clock_.now() + kFlushPinsWithin);
   if (state_ != nullptr) co_await state_->leave();
   co_await metrics_server_.drain(std::chrono::seconds(1));
 }

@@ -14,7 +14,7 @@ struct CacheReport {
   int64_t kv_blocks_cached = -1;  // of LoadReport::kv_blocks_free, those that hold KV; below 0: not told
 };
 std::string load_report_json(const LoadReport& report, const CacheReport& cache);
-// A member that is missing, or no count, stays unknown: parse_load_report() refuses bad reports.
-CacheReport parse_cache_report(std::string_view body);
+// The report, and in `cache` what is beside it: a member that is missing, or no count, stays unknown.
+ApiResult<LoadReport> parse_load_report(std::string_view body, CacheReport& cache);
 
 }  // namespace troupe

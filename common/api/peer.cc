@@ -213,16 +213,6 @@ std::string load_report_json(const LoadReport& report, const CacheReport& cache)
   return out;
 }
 
-CacheReport parse_cache_report(std::string_view body) {
-  StrictJson json;
-  CacheReport report;
-  auto root = parse_object(json, body);
-  if (root.ok())
-    report.kv_blocks_cached =
-        std::min(count_at(root.value(), "kv_blocks_cached").value_or(-1), kReportCountMax);
-  return report;
-}
-
 namespace {
 
 // A count of tokens of one request; no answer has more.
@@ -251,6 +241,11 @@ std::optional<ToldUsage> parse_usage(std::string_view json) {
 }
 
 ApiResult<LoadReport> parse_load_report(std::string_view body) {
+  CacheReport cache;
+  return parse_load_report(body, cache);
+}
+
+ApiResult<LoadReport> parse_load_report(std::string_view body, CacheReport& cache) {
   StrictJson json;
   auto root = parse_object(json, body);
   if (!root.ok()) return root.error();
@@ -262,6 +257,8 @@ ApiResult<LoadReport> parse_load_report(std::string_view body) {
   }
   if (report.epoch.empty()) return missing("epoch", "a string that is not empty");
   if (root->at_key("ready").get(ready) || ready.is_null()) return missing("ready", "true or false");
+  cache = {};
+  cache.kv_blocks_cached = std::min(count_at(*root, "kv_blocks_cached").value_or(-1), kReportCountMax);
   return report;
 }
 

@@ -220,6 +220,7 @@ std::string watch_body(std::span<const KeyRange> ranges, int64_t from_revision) 
 StatusOr<TxnAnswer> parse_txn(std::string_view json) {
   return read_answer<TxnAnswer>(json, [](const Fields& fields, TxnAnswer& answer) {
     answer.revision = revision_of(fields);
+    fields.object("header", [&answer](const Fields& header) { answer.cluster = header.text("cluster_id"); });
     answer.succeeded = fields.flag("succeeded");
     fields.list("responses", [&answer](const Fields& response) {
       response.object("response_range", [&answer](const Fields& range) {

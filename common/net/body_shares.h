@@ -25,7 +25,7 @@ class BodyShares {
   static constexpr Duration kStallsAfter = std::chrono::seconds(1);
 
   struct Share {
-    std::string address;     // the client's, without port
+    std::string address;     // the client's: share_of()
     uint64_t bytes = 0;      // that it holds
     bool on_its_way = true;  // false: it is whole, and being answered
     size_t place = 0;        // among all, while it holds bytes

@@ -17,7 +17,7 @@ namespace troupe {
 namespace {
 
 constexpr size_t kBufferBytes = 64u << 10;
-constexpr size_t kAddressesMax = 8, kAddressesKnownMax = 1024;
+constexpr size_t kAddressesMax = 8;
 constexpr size_t kHeadBytesUsual = 1024;  // one allocation instead of one a doubling
 constexpr absl::string_view kPhasePayload = "troupe/send_phase";
 
@@ -65,6 +65,30 @@ struct CloseUnlessHandedOn {
 };
 
 }  // namespace
+
+void KnownAddresses::learn(const std::vector<Tcp::endpoint>& answer) {
+  if (answer.empty()) return;
+  for (Known& known : known_) known.answers_without += 1;
+  add(answer);
+  std::erase_if(known_, [](const Known& known) { return known.answers_without >= kAnswersWithout; });
+}
+
+void KnownAddresses::add(const std::vector<Tcp::endpoint>& some) {
+  for (const Tcp::endpoint& address : some) {
+    const auto found = std::find_if(known_.begin(), known_.end(),
+                                    [&address](const Known& known) { return known.address == address; });
+    if (found != known_.end()) {
+      found->answers_without = 0;
+    } else if (known_.size() < kMax) {
+      known_.push_back({address});
+    }
+  }
+}
+
+bool KnownAddresses::has(const Tcp::endpoint& address) const {
+  return std::any_of(known_.begin(), known_.end(),
+                     [&address](const Known& known) { return known.address == address; });
+}
 
 SendPhase send_phase(const Status& status) {
   const auto payload = status.GetPayload(kPhasePayload);
@@ -177,17 +201,17 @@ void ClientPool::follow_name(TimePoint now) {
                             owner->looks_up_ = false;
                             std::vector<Tcp::endpoint> found;
                             for (const auto& entry : results) {
-                              if (!failed && found.size() < kAddressesKnownMax)
+                              if (!failed && found.size() < KnownAddresses::kMax)
                                 found.push_back(entry.endpoint());
                             }
-                            owner->learn_addresses(std::move(found));
+                            owner->learn_addresses(found);
                           });
 }
 
 // A failed lookup (no addresses) changes nothing.
-void ClientPool::learn_addresses(std::vector<Tcp::endpoint> addresses) {
+void ClientPool::learn_addresses(const std::vector<Tcp::endpoint>& addresses) {
   if (addresses.empty()) return;
-  addresses_ = std::move(addresses);
+  addresses_.learn(addresses);
   const auto gone =
       std::stable_partition(idle_.begin(), idle_.end(),
                             [this](const std::shared_ptr<Channel>& idle) { return has_address(*idle); });
@@ -196,21 +220,11 @@ void ClientPool::learn_addresses(std::vector<Tcp::endpoint> addresses) {
   for (const std::shared_ptr<Channel>& channel : ended) end(*channel);
 }
 
-// A new connection has looked the name up. An address that is new tells that the others are old.
-void ClientPool::saw_addresses(const std::vector<Tcp::endpoint>& some) {
-  const auto is_new = [this](const Tcp::endpoint& address) {
-    return std::find(addresses_.begin(), addresses_.end(), address) == addresses_.end();
-  };
-  if (addresses_.empty() || std::none_of(some.begin(), some.end(), is_new)) return;
-  addresses_.clear();
-  next_lookup_ = std::chrono::steady_clock::now();
-}
-
 bool ClientPool::has_address(Channel& channel) const {
   if (addresses_.empty()) return true;
   ErrorCode error;
   const Tcp::endpoint there = channel.socket().remote_endpoint(error);
-  return !error && std::find(addresses_.begin(), addresses_.end(), there) != addresses_.end();
+  return !error && addresses_.has(there);
 }
 
 Task<StatusOr<std::vector<Tcp::endpoint>>> ClientPool::resolve(TimePoint until) {
@@ -256,7 +270,7 @@ Task<StatusOr<std::shared_ptr<Channel>>> ClientPool::connect_untold(TimePoint de
   const std::weak_ptr<ClientPool> pool = weak_from_this();
   const auto addresses = co_await resolve(until);
   if (!addresses.ok()) co_return addresses.status();
-  saw_addresses(*addresses);
+  if (!addresses_.empty()) addresses_.add(*addresses);
   Status last = failure(absl::StatusCode::kUnavailable, SendPhase::kConnect, "the name has no address");
   bool peer_tried = false;
   for (const Tcp::endpoint& address : *addresses) {

@@ -10,6 +10,29 @@
 
 namespace troupe {
 
+// The addresses of a name, as its last answers had them. A resolver that has many gives a few of them with
+// each answer, in turn: an address that is absent from one is not gone. It is after kAnswersWithout in a row.
+// Pure.
+class KnownAddresses {
+ public:
+  static constexpr int kAnswersWithout = 3;
+  static constexpr size_t kMax = 1024;
+
+  // A complete answer; an empty one (the lookup failed) changes nothing.
+  void learn(const std::vector<Tcp::endpoint>& answer);
+  // Some of an answer: says nothing of the others. No address at all may be known before.
+  void add(const std::vector<Tcp::endpoint>& some);
+  bool empty() const { return known_.empty(); }
+  bool has(const Tcp::endpoint& address) const;
+
+ private:
+  struct Known {
+    Tcp::endpoint address;
+    int answers_without = 0;
+  };
+  std::vector<Known> known_;
+};
+
 class ClientPool : public std::enable_shared_from_this<ClientPool> {
  public:
   ClientPool(Executor ex, Endpoint endpoint_in, HttpClientOptions options_in)
@@ -51,16 +74,14 @@ class ClientPool : public std::enable_shared_from_this<ClientPool> {
   Task<Status> secure(std::shared_ptr<Channel> channel, absl::StatusCode code_when_late);
   Status connect_failure(const ErrorCode& error, absl::StatusCode code) const;
   void on_idle_event(Channel* channel);
-  void learn_addresses(std::vector<Tcp::endpoint> addresses);
-  void saw_addresses(const std::vector<Tcp::endpoint>& some);
+  void learn_addresses(const std::vector<Tcp::endpoint>& addresses);
   bool has_address(Channel& channel) const;
   std::vector<Tcp::endpoint> looked_up() const;  // by options.lookup
 
   std::vector<std::shared_ptr<Channel>> idle_;
   bool closed_ = false;
-  // All addresses of the name, as last looked up; empty: not known.
-  std::vector<Tcp::endpoint> addresses_;
-  TimePoint next_lookup_{};  // zero: none is planned yet
+  KnownAddresses addresses_;  // of the name; empty: not known
+  TimePoint next_lookup_{};   // zero: none is planned yet
   bool looks_up_ = false;
 };
 

@@ -1,8 +1,21 @@
 #include "common/net/connection_shares.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace troupe {
+
+namespace ip = boost::asio::ip;
+
+std::string share_of(const ip::address& address) {
+  if (address.is_v4()) return address.to_string();
+  const ip::address_v6 whole = address.to_v6();
+  if (whole.is_v4_mapped()) return ip::make_address_v4(ip::v4_mapped, whole).to_string();
+  if (whole.is_loopback()) return whole.to_string();
+  ip::address_v6::bytes_type net = whole.to_bytes();
+  std::fill(net.begin() + 8, net.end(), static_cast<unsigned char>(0));
+  return ip::address_v6(net).to_string() + "/64";
+}
 
 std::list<ConnectionShares::Seat*>& ConnectionShares::list_of(Use use) {
   if (use == Use::kIdle) return idle_;

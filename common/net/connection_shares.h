@@ -7,6 +7,7 @@
 //
 // Pure. Each connection holds its Seat.
 
+#include <boost/asio/ip/address.hpp>
 #include <cstddef>
 #include <list>
 #include <string>
@@ -17,12 +18,16 @@ namespace troupe {
 
 class HttpConnection;
 
+// The client whose share a peer's use counts in, here and in body_shares.h: an IPv4 address, mapped into IPv6
+// or not; of IPv6 a /64, which any host has to itself: "2001:db8:0:1::/64".
+std::string share_of(const boost::asio::ip::address& address);
+
 class ConnectionShares {
  public:
   enum class Use { kIdle, kReceiving, kAnswering };
   struct Seat {
     HttpConnection* connection = nullptr;
-    std::string address;  // the client's, without port
+    std::string address;  // the client's: share_of()
     Use use = Use::kIdle;
     bool taken = false;
     std::list<Seat*>::iterator place;

@@ -73,8 +73,8 @@ struct HttpClientOptions {
   // without a byte of an answer, was closed by a peer that had not seen the
   // request: it is sent again, once. A later end may be the request's own effect.
   std::chrono::milliseconds stale_window{50};
-  // A name is looked up again after this time of use, and connections to addresses that it no longer has end
-  // after their exchange. Zero: only for new connections.
+  // A name is looked up again after this time of use, and connections to addresses that several answers in a
+  // row did not have (KnownAddresses) end after their exchange. Zero: only for new connections.
   std::chrono::seconds resolve_interval{30};
   // Looks a name up in place of the system: addresses and ports. Called on the executor's thread; must not
   // block. null: the system does.

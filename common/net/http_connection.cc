@@ -80,7 +80,7 @@ HttpConnection::HttpConnection(Socket socket, std::shared_ptr<ServerContext> con
       exchange_(*channel_, *context_) {
   channel_->on_unwatched = [this] { on_unwatched(); };
   body_share_.connection = seat_.connection = this;
-  body_share_.address = client_address_of(channel_->socket());
+  body_share_.address = share_of(channel_->socket());
   if (context_->options.tls) seat_.use = ConnectionShares::Use::kReceiving;
   context_->connections.take(seat_, body_share_.address);
 }

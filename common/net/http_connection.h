@@ -44,7 +44,7 @@ struct ServerContext {
 // Returns "10.0.0.7:51234"; empty once the peer is gone.
 std::string remote_address_of(const Socket& socket);
 // Without the port.
-std::string client_address_of(const Socket& socket);
+std::string share_of(const Socket& socket);  // of the peer
 
 // Headers of the server's own answers: the configured ones, an ApiError's content type, and the request's
 // x-request-id if it has a valid one. `request` may be null: it has not been read.

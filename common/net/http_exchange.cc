@@ -3,6 +3,7 @@
 
 #include <stdexcept>
 
+#include "common/net/connection_shares.h"
 #include "common/net/http_connection.h"
 
 namespace troupe {
@@ -31,10 +32,10 @@ std::string remote_address_of(const Socket& socket) {
   return error ? std::string() : peer.address().to_string() + ":" + std::to_string(peer.port());
 }
 
-std::string client_address_of(const Socket& socket) {
+std::string share_of(const Socket& socket) {
   ErrorCode error;
   const auto peer = socket.remote_endpoint(error);
-  return error ? std::string() : peer.address().to_string();
+  return error ? std::string() : share_of(peer.address());
 }
 
 std::string ServerExchange::remote_address() const {

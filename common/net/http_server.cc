@@ -143,7 +143,7 @@ void HttpServer::Impl::admit(Socket socket) {
                                                   {"short_of", out_of_files ? "files" : "connections"}});
     }
     full = true;
-    if (!makes_room(client_address_of(socket))) return refuse_connection(socket, *context);
+    if (!makes_room(share_of(socket))) return refuse_connection(socket, *context);
     if (out_of_files) take_lowest_number(socket);
   } else {
     full = false;

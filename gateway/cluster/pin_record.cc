@@ -104,6 +104,7 @@ std::string pin_record_json(const PinRecord& record) {
   }
   fields["nodes"] = std::move(nodes);
   fields["answer"] = pin.answer;
+  if (!record.writer.empty()) fields["writer"] = record.writer;
   fields["salted"] = pin.salted;
   fields["body"] = pin.body;
   return to_json(fields);
@@ -128,6 +129,9 @@ StatusOr<PinRecord> parse_pin_record(std::string_view json) {
   TROUPE_ASSIGN_OR_RETURN(pin.answer, text_in(fields, "answer", kPinRecordBytesMax));
   TROUPE_ASSIGN_OR_RETURN(pin.salted, flag_in(fields, "salted"));
   TROUPE_ASSIGN_OR_RETURN(pin.body, text_in(fields, "body", kPinRecordBytesMax));
+  if (fields.contains("writer")) {
+    TROUPE_ASSIGN_OR_RETURN(record.writer, text_in(fields, "writer", kNameBytesMax));
+  }
   TROUPE_RETURN_IF_ERROR(check_texts(pin));
   pin.shared = true;
   return record;

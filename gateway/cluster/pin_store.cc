@@ -12,6 +12,8 @@ namespace troupe {
 using etcd::KeyRange;
 using etcd::KeyValue;
 using etcd::Txn;
+using route::PinChange;
+using route::PinSync;
 
 namespace {
 
@@ -23,6 +25,18 @@ int64_t unix_now_s() {
   return std::chrono::duration_cast<std::chrono::seconds>(now).count();
 }
 
+Status another_store() {
+  return absl::UnavailableError("etcd: it is another one than the one that was read");
+}
+
+// Done only where the key has still this revision (0: is not there); else it answers with what there is.
+Txn txn_on(const std::string& key, int64_t revision) {
+  Txn txn;
+  txn.compares = {{key, Txn::Compare::Of::kModRevision, revision}};
+  txn.else_reads = {KeyRange::key(key)};
+  return txn;
+}
+
 }  // namespace
 
 PinStore::PinStore(const EtcdOptions& etcd, const std::string& prefix, const Parts& parts)
@@ -32,13 +46,14 @@ PinStore::PinStore(const EtcdOptions& etcd, const std::string& prefix, const Par
       clock_(parts.clock),
       log_(parts.log),
       etcd_(parts.executor, etcd, parts.clock),
+      writer_(parts.writer),
       changes_(parts.executor),
       failed_(parts.metrics.counter("troupe_gateway_pin_store_failures_total",
                                     "Reads and writes of pins in etcd that failed.")) {
-  pins_.book().on_change = [this](const Hash128& id) {
+  pins_.book().on_change = [this](const Hash128& id, PinChange change) {
     const route::Pin* pin = pins_.book().find(id);
     if (pin != nullptr && !pin->shared) return;
-    sync_.changed(id, pin != nullptr);
+    sync_.changed(id, change);
     changes_.wake();
   };
 }
@@ -89,16 +104,10 @@ Task<Status> PinStore::look_and_watch() {
   Txn txn;
   txn.reads = {KeyRange::prefix(keys_)};
   txn.reads.front().keys_only = true;
+  sync_.begin_look();
   const auto all = co_await etcd_.txn(txn);
   if (!all.ok()) co_return all.status();
-  std::vector<route::PinSync::Entry> entries;
-  for (const KeyValue& kv : all->found) {
-    if (const auto id = id_of(kv.key)) entries.push_back({*id, kv.mod_revision, false});
-  }
-  const std::vector<Hash128> here = pins_.book().shared();
-  route::PinSync::Look look = sync_.look(all->revision, entries, here);
-  for (const Hash128& id : look.gone) pins_.book().drop(id);
-  const Status fetched = co_await fetch(std::move(look.fetch));
+  const Status fetched = co_await fetch(look_at(*all));
   if (!fetched.ok()) co_return fetched;
   changes_.wake();
   txn.reads.front().keys_only = false;
@@ -111,7 +120,27 @@ Task<Status> PinStore::look_and_watch() {
     if (!news.ok()) co_return news.status();
     if (news->canceled) co_return absl::UnavailableError("etcd: the watch was canceled");
     for (const etcd::WatchEvent& event : news->events) take(event.kv, event.deleted);
+    if (!news->events.empty()) sync_.passed(news->events.back().kv.mod_revision);
+    changes_.wake();
   }
+}
+
+// Returns the ids of those to be fetched.
+std::vector<Hash128> PinStore::look_at(const etcd::TxnAnswer& all) {
+  std::vector<PinSync::Entry> entries;
+  for (const KeyValue& kv : all.found) {
+    if (const auto id = id_of(kv.key)) entries.push_back({*id, kv.mod_revision, false, false});
+  }
+  const std::vector<Hash128> here = pins_.book().shared();
+  PinSync::Look look = sync_.look({all.cluster, all.revision}, entries, here);
+  for (const Hash128& id : look.gone) pins_.book().drop(id);
+  if (look.replaced) {
+    log_.warn("pins_store_replaced", {{"pins", here.size()}});
+    leases_.clear();
+    granted_.clear();
+  }
+  absl::erase_if(leases_, [this](const auto& lease) { return !sync_.known(lease.first); });
+  return std::move(look.fetch);
 }
 
 Task<Status> PinStore::fetch(std::vector<Hash128> ids) {
@@ -126,39 +155,64 @@ Task<Status> PinStore::fetch(std::vector<Hash128> ids) {
   co_return absl::OkStatus();
 }
 
+// nullopt: malformed.
+std::optional<PinRecord> PinStore::record_of(const KeyValue& kv) const {
+  auto record = parse_pin_record(kv.value);
+  if (record.ok()) return std::move(*record);
+  log_.warn("pin_malformed", {{"key", kv.key}, {"why", to_std(record.status().message())}});
+  return std::nullopt;
+}
+
+void PinStore::adopt(const Hash128& id, PinRecord record) {
+  record.pin.id = id;
+  record.pin.until = clock_.now() + std::chrono::seconds(record.until_unix_s - unix_now_s());
+  pins_.adopt(std::move(record.pin));
+}
+
 void PinStore::take(const KeyValue& kv, bool deleted) {
   const auto id = id_of(kv.key);
   if (!id) return;
-  const bool heeded = sync_.heard({*id, kv.mod_revision, deleted});
+  std::optional<PinRecord> record;
+  if (!deleted) record = record_of(kv);
+  if (!deleted && !record) return;
+  const bool ours = record && record->writer == writer_;
+  const PinSync::Heed heed = sync_.heard({*id, kv.mod_revision, deleted, ours});
+  if (heed == PinSync::Heed::kOld) return;
   if (deleted) {
     leases_.erase(*id);
-    if (heeded) pins_.book().drop(*id);
-    return;
-  }
-  auto record = parse_pin_record(kv.value);
-  if (!record.ok()) {
-    log_.warn("pin_malformed", {{"key", kv.key}, {"why", to_std(record.status().message())}});
+    if (heed == PinSync::Heed::kTaken) pins_.book().drop(*id);
     return;
   }
   leases_[*id] = {kv.lease, record->until_unix_s};
-  if (!heeded) return;
-  record->pin.id = *id;
-  record->pin.until = clock_.now() + std::chrono::seconds(record->until_unix_s - unix_now_s());
-  pins_.adopt(std::move(record->pin));
+  if (heed == PinSync::Heed::kTaken) adopt(*id, std::move(*record));
+}
+
+// Takes what etcd answers to a write that it refuses: what it has.
+Task<void> PinStore::take_refusal(Hash128 id, const etcd::TxnAnswer& answer) {
+  PinSync::Entry now{id, answer.revision, true, false};
+  std::optional<PinRecord> record;
+  leases_.erase(id);
+  if (!answer.found.empty()) {
+    const KeyValue& kv = answer.found.front();
+    record = record_of(kv);
+    now = {id, kv.mod_revision, false, record && record->writer == writer_};
+    if (record) leases_[id] = {kv.lease, record->until_unix_s};
+  }
+  if (!sync_.refused(now)) co_return;
+  if (now.deleted) pins_.book().drop(id);
+  if (record) adopt(id, std::move(*record));
+  co_await give_back_grant(id);
 }
 
 Task<void> PinStore::write() {
   while (true) {
     Duration rest = std::chrono::hours(24);
-    while (const auto id = sync_.begin_write()) {
-      const Status done = co_await write_one(*id);
-      sync_.end_write(done.ok());
+    while (sync_.waits()) {
+      const Status done = co_await write_next();
       if (!done.ok()) {
-        failed(done);
         rest = kPinRetry;
         break;
       }
-      went_well();
     }
     if (rest == kPinRetry) {
       co_await changes_.rest(kPinRetry, kPinRetry);
@@ -168,64 +222,144 @@ Task<void> PinStore::write() {
   }
 }
 
-Task<Status> PinStore::write_one(Hash128 id) {
-  const route::Pin* const pin = pins_.book().find(id);
-  if (pin == nullptr) {
-    const Status removed = co_await remove(id);
+Task<void> PinStore::flush(TimePoint by) {
+  if (sync_.is_under_way()) sync_.failed();
+  while (sync_.waits() && clock_.now() < by) {
+    const Status done = co_await write_next();
+    if (!done.ok()) co_return;
+  }
+}
+
+Task<Status> PinStore::write_next() {
+  const auto write = sync_.begin_write();
+  if (!write) co_return absl::OkStatus();
+  const Status done = co_await write_one(*write);
+  if (done.ok()) {
+    went_well();
+  } else {
+    sync_.failed();
+    failed(done);
+  }
+  co_return done;
+}
+
+// OK: sync_ was told the answer.
+Task<Status> PinStore::write_one(PinSync::Write write) {
+  const route::Pin* const pin = pins_.book().find(write.id);
+  if (write.change == PinChange::kRemoved) {
+    const Status removed = co_await remove(write);
     co_return removed;
+  }
+  if (write.change == PinChange::kExpired || pin == nullptr) {
+    const Status looked = co_await read(write.id);
+    co_return looked;
   }
   PinRecord record;
   record.pin = *pin;
   record.pin.claims = pins_.claims_of(*pin);
+  record.writer = writer_;
   const Duration left = pin->until - clock_.now();
   if (pin->expires)
     record.until_unix_s = unix_now_s() + std::chrono::ceil<std::chrono::seconds>(left).count();
-  const Status done = co_await put(id, std::move(record));
+  const Status done = co_await put(write, std::move(record));
   co_return done;
 }
 
-// Its lease is new where the pin's end is: of a pin that is made again and again only the last lease is left.
-Task<Status> PinStore::put(Hash128 id, PinRecord record) {
+// A lease that ends when the pin does: the one it has, or that was granted for a try before, or a new one.
+Task<StatusOr<PinStore::Lease>> PinStore::lease_for(Hash128 id, const PinRecord& record) {
+  if (!record.pin.expires) co_return Lease{};
+  const auto fits = [&record](const Lease& lease) {
+    return lease.id != 0 && std::abs(lease.until_unix_s - record.until_unix_s) <= 1;
+  };
+  if (const auto had = leases_.find(id); had != leases_.end() && fits(had->second)) co_return had->second;
+  if (const auto spare = granted_.find(id); spare != granted_.end() && fits(spare->second))
+    co_return spare->second;
+  const int64_t until = record.until_unix_s;
+  co_await give_back_grant(id);
+  const auto granted = co_await etcd_.grant(std::chrono::seconds(std::max<int64_t>(until - unix_now_s(), 1)));
+  if (!granted.ok()) co_return granted.status();
+  const Lease lease{granted->id, until};
+  granted_[id] = lease;
+  co_return lease;
+}
+
+Task<Status> PinStore::put(PinSync::Write write, PinRecord record) {
   const std::string text = pin_record_json(record);
   if (text.size() > kPinRecordBytesMax) {
-    pins_.book().keep_alone(id);
-    log_.warn("pin_not_shared", {{"prefix", prefix_id(id)}, {"bytes", text.size()}});
+    pins_.book().keep_alone(write.id);
+    log_.warn("pin_not_shared", {{"prefix", prefix_id(write.id)}, {"bytes", text.size()}});
+    sync_.give_up();
     co_return absl::OkStatus();
   }
-  const Lease before = leases_[id];
-  Lease lease = before;
-  const int64_t left_s = record.until_unix_s - unix_now_s();
-  if (!record.pin.expires) {
-    lease = {};
-  } else if (before.id == 0 || std::abs(before.until_unix_s - record.until_unix_s) > 1) {
-    const auto granted = co_await etcd_.grant(std::chrono::seconds(std::max<int64_t>(left_s, 1)));
-    if (!granted.ok()) co_return granted.status();
-    lease = {granted->id, record.until_unix_s};
+  const auto had = leases_.find(write.id);
+  const int64_t before = had == leases_.end() ? 0 : had->second.id;
+  const auto lease = co_await lease_for(write.id, record);
+  if (!lease.ok()) co_return lease.status();
+  Txn txn = txn_on(key_of(write.id), write.revision);
+  txn.puts = {{key_of(write.id), text, lease->id}};
+  const auto answer = co_await etcd_.txn(txn);
+  if (absl::IsNotFound(answer.status())) {  // the lease has run out: the next try takes another
+    leases_.erase(write.id);
+    granted_.erase(write.id);
   }
-  const etcd::Put value{key_of(id), text, lease.id};
-  const Status done = co_await etcd_.put(value);
-  if (absl::IsNotFound(done)) leases_.erase(id);  // the lease has run out: the next try takes another
-  if (!done.ok()) co_return done;
-  leases_[id] = lease;
-  if (before.id == 0 || before.id == lease.id) co_return absl::OkStatus();
-  const Status ended = co_await etcd_.revoke(before.id);
-  if (!ended.ok() && !absl::IsNotFound(ended)) failed(ended);  // it runs out by itself
+  if (!answer.ok()) co_return answer.status();
+  if (!sync_.is_same({answer->cluster, answer->revision})) co_return another_store();
+  if (!answer->succeeded) {
+    co_await take_refusal(write.id, *answer);
+    co_return absl::OkStatus();
+  }
+  sync_.done(answer->revision);
+  leases_[write.id] = *lease;
+  if (const auto spare = granted_.find(write.id); spare != granted_.end() && spare->second.id == lease->id)
+    granted_.erase(spare);
+  // Only the last lease is left of a pin that is made again and again.
+  if (before != lease->id) co_await revoke(before);
   co_return absl::OkStatus();
 }
 
-Task<Status> PinStore::remove(Hash128 id) {
-  Txn txn;
-  txn.deletes = {key_of(id)};
-  const auto lease = leases_.find(id);
-  const int64_t held =
-      lease == leases_.end() ? 0 : lease->second.id;  // (Another gateway may pin it meanwhile.)
-  const auto done = co_await etcd_.txn(txn);
-  if (!done.ok()) co_return done.status();
-  if (held == 0) co_return absl::OkStatus();
-  if (const auto now = leases_.find(id); now != leases_.end() && now->second.id == held) leases_.erase(now);
-  const Status ended = co_await etcd_.revoke(held);
-  if (!ended.ok() && !absl::IsNotFound(ended)) failed(ended);
+Task<Status> PinStore::remove(PinSync::Write write) {
+  co_await give_back_grant(write.id);
+  const auto had = leases_.find(write.id);
+  const int64_t held = had == leases_.end() ? 0 : had->second.id;
+  Txn txn = txn_on(key_of(write.id), write.revision);
+  txn.deletes = {key_of(write.id)};
+  const auto answer = co_await etcd_.txn(txn);
+  if (!answer.ok()) co_return answer.status();
+  if (!sync_.is_same({answer->cluster, answer->revision})) co_return another_store();
+  if (!answer->succeeded) {
+    co_await take_refusal(write.id, *answer);
+    co_return absl::OkStatus();
+  }
+  sync_.done(answer->revision);
+  if (const auto now = leases_.find(write.id); now != leases_.end() && now->second.id == held)
+    leases_.erase(now);
+  co_await revoke(held);
   co_return absl::OkStatus();
+}
+
+// One that ended here: another gateway may have made it last longer.
+Task<Status> PinStore::read(Hash128 id) {
+  Txn txn;
+  txn.reads = {KeyRange::key(key_of(id))};
+  const auto answer = co_await etcd_.txn(txn);
+  if (!answer.ok()) co_return answer.status();
+  if (!sync_.is_same({answer->cluster, answer->revision})) co_return another_store();
+  co_await take_refusal(id, *answer);
+  co_return absl::OkStatus();
+}
+
+Task<void> PinStore::revoke(int64_t lease) {
+  if (lease == 0) co_return;
+  const Status ended = co_await etcd_.revoke(lease);
+  if (!ended.ok() && !absl::IsNotFound(ended)) failed(ended);  // it runs out by itself
+}
+
+Task<void> PinStore::give_back_grant(Hash128 id) {
+  const auto spare = granted_.find(id);
+  if (spare == granted_.end()) co_return;
+  const int64_t lease = spare->second.id;
+  granted_.erase(spare);
+  co_await revoke(lease);
 }
 
 }  // namespace troupe

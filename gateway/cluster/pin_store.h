@@ -4,7 +4,9 @@
 // restarts, or a second one, lists and keeps what was pinned through another, and what an owner may pin is
 // bounded by all that the owner has. Two tasks, invisible to requests: one reads and watches, the other
 // writes what changes here. The rules are route/placement/pin_sync.h's, the records pin_record.h's. While
-// etcd is away the gateway goes on with the pins that it knows. All calls on the io_context's thread.
+// etcd is away the gateway goes on with the pins that it knows. Every write is a transaction on the revision
+// that it follows, so that gateways cannot undo what they have not heard of. All calls on the io_context's
+// thread.
 //
 // Kept by one gateway alone: a pin whose request has a cache_salt of the client's own, which is nobody else's
 // to know, and one whose record is longer than kPinRecordBytesMax.
@@ -37,6 +39,7 @@ class PinStore {
     Metrics& metrics;
     const Clock& clock;
     const Logger& log;
+    std::string writer;  // name of this gateway's life, in its records
   };
   // REQUIRES: etcd has members.
   PinStore(const EtcdOptions& etcd, const std::string& prefix, const Parts& parts);
@@ -46,6 +49,9 @@ class PinStore {
 
   // Starts endless tasks in `group`: cancel the group to stop them.
   void start(TaskGroup& group);
+  // REQUIRES: its tasks have ended. Writes what changed last, no longer than until `by` or a few time-outs of
+  // etcd's after it; what it cannot write is lost to the other gateways.
+  Task<void> flush(TimePoint by);
 
  private:
   struct Lease {
@@ -57,9 +63,18 @@ class PinStore {
   Task<Status> fetch(std::vector<Hash128> ids);
   void take(const etcd::KeyValue& kv, bool deleted);
   Task<void> write();
-  Task<Status> write_one(Hash128 id);
-  Task<Status> put(Hash128 id, PinRecord record);
-  Task<Status> remove(Hash128 id);
+  std::vector<Hash128> look_at(const etcd::TxnAnswer& all);
+  Task<Status> write_next();
+  Task<Status> write_one(route::PinSync::Write write);
+  Task<Status> put(route::PinSync::Write write, PinRecord record);
+  Task<Status> remove(route::PinSync::Write write);
+  Task<Status> read(Hash128 id);
+  Task<StatusOr<Lease>> lease_for(Hash128 id, const PinRecord& record);
+  Task<void> revoke(int64_t lease);
+  Task<void> give_back_grant(Hash128 id);
+  Task<void> take_refusal(Hash128 id, const etcd::TxnAnswer& answer);
+  void adopt(const Hash128& id, PinRecord record);
+  std::optional<PinRecord> record_of(const etcd::KeyValue& kv) const;
   std::string key_of(const Hash128& id) const;
   std::optional<Hash128> id_of(std::string_view key) const;
   void failed(const Status& why);
@@ -72,8 +87,10 @@ class PinStore {
   const Logger& log_;
   EtcdClient etcd_;
   route::PinSync sync_;
-  absl::flat_hash_map<Hash128, Lease> leases_;  // of pins in etcd
-  WakeableTimer changes_;                       // write()'s sleep
+  const std::string writer_;                     // PinRecord::writer
+  absl::flat_hash_map<Hash128, Lease> leases_;   // of pins in etcd
+  absl::flat_hash_map<Hash128, Lease> granted_;  // for writes that are not done yet
+  WakeableTimer changes_;                        // write()'s sleep
   Counter& failed_;
   bool fails_ = false;  // logged
 };

@@ -213,8 +213,9 @@ Task<void> Prober::ask_load(Target& target) {
   // here.
   if (not_there(reply.status)) target.has_load = false;
   if (reply.status != 200) co_return;
-  auto report = parse_load_report(reply.body);
-  if (report.ok()) fleet_.set_load(target.node, std::move(report.value()), parse_cache_report(reply.body));
+  CacheReport cache;
+  auto report = parse_load_report(reply.body, cache);
+  if (report.ok()) fleet_.set_load(target.node, std::move(report.value()), cache);
 }
 
 // Load and KV cache of a worker of another kind. One that tells none is rarely asked again; one that could

@@ -65,13 +65,13 @@ void PinBook::Reservation::end() {
 bool PinBook::put(Pin pin) {
   const Hash128 id = pin.id;
   const bool kept = adopt(std::move(pin));
-  if (kept) tell(id);
+  if (kept) tell(id, PinChange::kMade);
   return kept;
 }
 
 void PinBook::erase(const Hash128& id) {
   drop(id);
-  tell(id);
+  tell(id, PinChange::kRemoved);
 }
 
 // (Where there is no room the last one of the name stays.)
@@ -115,14 +115,17 @@ void PinBook::expire(TimePoint now) {
   for (const auto& [id, pin] : pins_) {
     if (pin.expires && pin.until <= now) over.push_back(id);
   }
-  for (const Hash128& id : over) drop(id);  // (in the store its lease ends)
+  for (const Hash128& id : over) {
+    drop(id);
+    tell(id, PinChange::kExpired);  // (in the store its lease ends)
+  }
 }
 
 bool PinBook::placed(const Hash128& id, Pin::Place place) {
   const auto found = pins_.find(id);
   if (found == pins_.end()) return false;
   found->second.places.push_back(place);
-  tell(id);
+  tell(id, PinChange::kPlaced);
   return true;
 }
 
@@ -131,7 +134,7 @@ void PinBook::unplace(const Hash128& prefix) {
     if (pin.prefix != prefix) continue;
     pin.places.clear();
     pin.claims.clear();
-    tell(id);
+    tell(id, PinChange::kPlaced);
   }
 }
 

@@ -67,6 +67,14 @@ struct Pin {
   static Hash128 id_of(const Hash128& prefix, std::string_view owner) { return chain_hash(prefix, owner); }
 };
 
+// Why a gateway's own pins change (those that another gateway changed are adopted and dropped).
+enum class PinChange {
+  kMade,     // by a client, or made to last longer
+  kRemoved,  // by a client
+  kPlaced,   // a worker computed it, or lost it
+  kExpired,
+};
+
 class PinBook {
  public:
   explicit PinBook(const PinOptions& options) : options_(options) {}
@@ -100,8 +108,8 @@ class PinBook {
   // False: its request has no room, and it is not kept.
   bool put(Pin pin);
   void erase(const Hash128& id);
-  // Called with what put(), erase() and placed() have changed. Must not change the book.
-  std::function<void(const Hash128&)> on_change;
+  // Called with what put(), erase(), placed(), unplace() and expire() have changed. Must not change the book.
+  std::function<void(const Hash128&, PinChange)> on_change;
   // The same as put() and erase(), of what another gateway has changed.
   bool adopt(Pin pin);
   void drop(const Hash128& id);
@@ -149,8 +157,8 @@ class PinBook {
   void told_end(const Hash128& prefix, const Pin::Place& place);
 
  private:
-  void tell(const Hash128& id) const {
-    if (on_change) on_change(id);
+  void tell(const Hash128& id, PinChange change) const {
+    if (on_change) on_change(id, change);
   }
   // One owner may have a part of the room for requests.
   static constexpr size_t kOwnersOfText = 4;

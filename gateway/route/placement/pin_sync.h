@@ -1,12 +1,19 @@
 #pragma once
 
-// Pins that several gateways share in a store (etcd): which are to be written there, and which of its news
-// are to be taken. A pin's own state is the book's (pin_book.h); here are only its names and revisions.
+// Pins that several gateways share in a store (etcd): which are to be written there, on which revision of
+// theirs, and which of its news are to be taken. A pin's own state is the book's (pin_book.h); here are only
+// its names and revisions.
 //
-// - A change that is made here waits until it is written, and until then news of the same pin are none: it
-//   comes after them. Whoever writes last has the last word, and the store's order is everybody's.
-// - A complete look: a pin of here that the store has not was removed elsewhere. A store whose revision
-//   has gone back is another one (it was replaced, or restored): all pins of here are written again.
+// - A write names the revision of the pin that it follows (none: the pin must not be there), and the store
+//   refuses it where another gateway wrote meanwhile. Then, as with news of a pin that waits:
+//   a pin that a client made here is written again, on top of theirs: the client was told that it is kept;
+//   one that a client removed here is removed even so, but not where the store was away since and another
+//   gateway made it anew; of where it is held (PinChange::kPlaced) the store knows better.
+// - A pin that ends here while it waits is not removed there: another gateway may have made it last longer.
+//   It is read instead.
+// - News of a pin whose write is under way wait for the answer, which says whether they are its echo.
+// - A complete look: a pin of here that the store has not was removed elsewhere. A store of another name, or
+//   whose revision has gone back, is another one: all pins of here are written to it, where it has none.
 // - Nothing waits that the store need not know: a pin that comes and goes while the store is away is
 //   forgotten.
 //
@@ -19,9 +26,11 @@
 #include <deque>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "common/core/block_hash.h"
+#include "gateway/route/placement/pin_book.h"
 
 namespace troupe::route {
 
@@ -30,37 +39,86 @@ class PinSync {
   // A key of the store.
   struct Entry {
     Hash128 id;
-    int64_t revision = 0;  // of its last change
-    bool deleted = false;
+    int64_t revision = 0;  // of its last change; where it is absent, of the answer that says so
+    bool deleted = false;  // or absent
+    bool ours = false;     // written by this gateway
+  };
+  // An answer's name of the store, and its revision.
+  struct Store {
+    std::string cluster;  // empty: not told
+    int64_t revision = 0;
   };
 
-  // Here the pin was made, changed or removed.
-  void changed(const Hash128& id, bool present);
+  // The book's on_change.
+  void changed(const Hash128& id, PinChange change);
   bool waits() const { return !waiting_.empty(); }
-  // The change that has waited longest; it is under way until end_write(). nullopt: none.
-  std::optional<Hash128> begin_write();
-  void end_write(bool done);  // not done: it waits again, unless it changes meanwhile
 
-  // News, in the store's order. True: the book is to take them.
-  bool heard(const Entry& entry);
-  // All that the store has, at `revision`. `here`: the book's that may be shared.
+  // The change that has waited longest; it is under way until done(), refused() or failed(). kExpired: the
+  // pin is to be read, and refused() told what is there. nullopt: none.
+  struct Write {
+    Hash128 id;
+    PinChange change = PinChange::kMade;
+    int64_t revision = 0;  // that the store must still have; 0: the pin must not be there
+  };
+  std::optional<Write> begin_write();
+  bool is_under_way() const { return under_way_.has_value(); }
+  // May the answer to the write be of the store that was looked at last?
+  bool is_same(const Store& store) const;
+  void done(int64_t revision);
+  // The store has `now` instead. True: the book is to take that.
+  bool refused(const Entry& now);
+  void failed();   // perhaps it was done: it waits again
+  void give_up();  // it cannot be written
+
+  enum class Heed { kOld, kNoted, kTaken };  // older than what is known; not for the book; for the book
+  // News, in the store's order, and what was fetched.
+  Heed heard(const Entry& entry);
+  // All news up to this revision were heard.
+  void passed(int64_t revision);
+
+  // All that the store has. `here`: the book's that may be shared.
   struct Look {
     std::vector<Hash128> fetch;  // theirs are new
     std::vector<Hash128> gone;   // removed elsewhere
+    bool replaced = false;       // it is another store than before
   };
-  Look look(int64_t revision, std::span<const Entry> all, std::span<const Hash128> here);
+  void begin_look() { asked_at_ = revision_; }
+  Look look(const Store& store, std::span<const Entry> all, std::span<const Hash128> here);
   bool known(const Hash128& id) const { return known_.contains(id); }  // to be in the store
 
  private:
-  bool is_waiting(const Hash128& id) const { return waits_.contains(id); }
-  void wait(const Hash128& id);
+  struct Waiting {
+    PinChange change = PinChange::kMade;
+    int64_t base = 0;   // revision known when it changed
+    bool late = false;  // a try to write it failed
+  };
+  struct UnderWay {
+    Hash128 id;
+    Waiting what;
+    int64_t from = 0;           // revision_ when it began
+    bool void_answer = false;   // the store was replaced
+    std::optional<Entry> news;  // heard meanwhile, the last
+  };
+  static bool yields(const Waiting& waiting, const Entry& to);
+  const Waiting* find_waiting(const Hash128& id) const;
+  bool is_under_way(const Hash128& id) const { return under_way_ && under_way_->id == id; }
+  int64_t revision_of(const Hash128& id) const;
+  void note(const Entry& entry);
+  void wait(const Hash128& id, PinChange change);
+  void wait_again(const UnderWay& write);
+  void forget(const Hash128& id);
+  void start_anew(const Store& store, std::span<const Hash128> here);
+  void compare_with(const Entry& entry, Look& look);
 
   std::deque<Hash128> waiting_;  // in order
-  absl::flat_hash_set<Hash128> waits_;
-  std::optional<Hash128> writes_;
+  absl::flat_hash_map<Hash128, Waiting> waits_;
+  std::optional<UnderWay> under_way_;
   absl::flat_hash_map<Hash128, int64_t> known_;  // its revision in the store
+  absl::flat_hash_map<Hash128, int64_t> gone_;   // absent there at this revision; older news may come yet
   absl::flat_hash_set<Hash128> tried_;           // written, perhaps, and not heard of since
-  int64_t revision_ = 0;
+  std::string cluster_;
+  int64_t revision_ = 0;  // the newest of the store's that was told
+  int64_t asked_at_ = 0;
   bool looked_ = false;  // before, any removal may be of what the store has
 };
 

@@ -177,13 +177,14 @@ TEST(ApiPeer, CountsOfALoadReportAreBounded) {
   const std::string body =
       R"({"epoch":"e","ready":true,"running":9223372036854775807,"kv_blocks_total":9223372036854775807,)"
       R"("block_size":9223372036854775807,"kv_blocks_cached":9223372036854775807})";
-  const auto report = parse_load_report(body);
+  CacheReport cache;
+  const auto report = parse_load_report(body, cache);
   ASSERT_TRUE(report.ok());
   EXPECT_EQ(report.value().running, 100'000'000'000'000);
   EXPECT_EQ(report.value().block_size, 65'536);
   int64_t tokens = 0;
   EXPECT_FALSE(__builtin_mul_overflow(report.value().kv_blocks_total, report.value().block_size, &tokens));
-  EXPECT_FALSE(__builtin_mul_overflow(parse_cache_report(body).kv_blocks_cached, 65'536, &tokens));
+  EXPECT_FALSE(__builtin_mul_overflow(cache.kv_blocks_cached, 65'536, &tokens));
 }
 
 TEST(ApiPeer, ModelsRoundTrip) {
@@ -235,10 +236,11 @@ TEST(ApiPeer, LoadReportsRoundTrip) {
   EXPECT_EQ(back.value().block_size, 16);
   EXPECT_EQ(back.value().max_num_seqs, 7);
   EXPECT_EQ(back.value().sets, report.sets);
-  EXPECT_EQ(parse_cache_report(load_report_json(report)).kv_blocks_cached, -1) << "an older worker";
-  const std::string with_cache = load_report_json(report, CacheReport{4});
-  EXPECT_EQ(parse_cache_report(with_cache).kv_blocks_cached, 4);
-  EXPECT_EQ(parse_load_report(with_cache).value().sets, report.sets);
+  CacheReport cache{4};
+  EXPECT_EQ(parse_load_report(load_report_json(report, cache), cache).value().sets, report.sets);
+  EXPECT_EQ(cache.kv_blocks_cached, 4);
+  EXPECT_TRUE(parse_load_report(load_report_json(report), cache).ok());
+  EXPECT_EQ(cache.kv_blocks_cached, -1) << "an older worker";
 }
 
 TEST(ApiPeer, ModelOfAPathMayHaveSlashes) {

@@ -60,11 +60,12 @@ TEST(EtcdWire, WatchOfTwoRangesIsTwoRequests) {
 
 TEST(EtcdWire, OmitsFalseZeroAndEmptyFields) {
   const auto failed = etcd::parse_txn(
-      R"({"header":{"revision":"12"},"responses":[{"response_range":{"kvs":[{"key":"L2w=",)"
+      R"({"header":{"cluster_id":"14841639068965178418","revision":"12"},"responses":[{"response_range":{"kvs":[{"key":"L2w=",)"
       R"("create_revision":"10","mod_revision":"11","version":"2"}],"count":"1"}},{"response_range":{}}]})");
   ASSERT_TRUE(failed.ok()) << failed.status();
   EXPECT_FALSE(failed->succeeded);
   EXPECT_EQ(failed->revision, 12);
+  EXPECT_EQ(failed->cluster, "14841639068965178418");
   ASSERT_EQ(failed->found.size(), 1u);
   EXPECT_EQ(failed->found[0].key, "/l");
   EXPECT_EQ(failed->found[0].value, "");

@@ -27,6 +27,19 @@ struct Bodies {
   std::deque<BodyShares::Share> list;
 };
 
+TEST(ClientShare, IsOfAnIPv4AddressOrAnIPv6Network) {
+  const auto share = [](const char* text) { return share_of(boost::asio::ip::make_address(text)); };
+  EXPECT_EQ(share("192.0.2.7"), "192.0.2.7");
+  EXPECT_EQ(share("::ffff:192.0.2.7"), "192.0.2.7");
+  EXPECT_NE(share("192.0.2.7"), share("192.0.2.8"));
+  EXPECT_NE(share("::ffff:192.0.2.7"), share("::ffff:192.0.2.8"));
+  EXPECT_EQ(share("2001:db8:0:1::1"), "2001:db8:0:1::/64");
+  EXPECT_EQ(share("2001:db8:0:1:ffff:ffff:ffff:ffff"), share("2001:db8:0:1::1"));
+  EXPECT_NE(share("2001:db8:0:2::1"), share("2001:db8:0:1::1"));
+  EXPECT_EQ(share("fe80::1%1"), share("fe80::2")) << "a zone is no part of it";
+  EXPECT_EQ(share("::1"), "::1");
+}
+
 TEST(BodyShares, CountsWhatIsHeld) {
   Bodies bodies;
   BodyShares::Share& a = bodies.add("a", 3 * kMiB);

@@ -215,7 +215,11 @@ TEST(PinBook, WhatAnotherGatewayKnewIsFoundAgain) {
 TEST(PinBook, TellsWhatIsChangedHereAndNotWhatIsAdopted) {
   PinBook book(PinOptions{});
   std::map<Hash128, int> told;
-  book.on_change = [&told](const Hash128& id) { told[id] += 1; };
+  std::vector<PinChange> changes;
+  book.on_change = [&](const Hash128& id, PinChange change) {
+    told[id] += 1;
+    changes.push_back(change);
+  };
   Pin pin = pin_of("a", 1);
   pin.shared = true;
   Pin huge = pin;
@@ -234,6 +238,12 @@ TEST(PinBook, TellsWhatIsChangedHereAndNotWhatIsAdopted) {
   EXPECT_TRUE(book.shared().empty()) << "it is nobody else's to know";
   book.erase(pin.id);
   EXPECT_EQ(told[pin.id], 3);
+  pin.expires = true;
+  pin.until = TimePoint() + std::chrono::seconds(5);
+  book.adopt(pin);
+  book.expire(TimePoint() + std::chrono::seconds(5));
+  const std::vector expected{PinChange::kMade, PinChange::kPlaced, PinChange::kRemoved, PinChange::kExpired};
+  EXPECT_EQ(changes, expected);
 }
 
 TEST(PinBook, PinsOfOtherGatewaysCountForTheirOwner) {
