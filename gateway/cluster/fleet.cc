@@ -187,6 +187,7 @@ bool Fleet::connect(const route::NodeRegistry::Added& added, Upstream upstream) 
 }
 
 StatusOr<NodeIndex> Fleet::add(Upstream upstream, bool comes_back) {
+  if (comes_back) removed_.erase(upstream.id());
   const Upstream* configured = find_upstream(options_.workers, upstream.id());
   if (configured != nullptr && upstream.is_plain() && upstream.endpoint == configured->endpoint)
     upstream = *configured;
@@ -210,6 +211,7 @@ void Fleet::drain(NodeIndex node, bool removes) {
 }
 
 void Fleet::remove(NodeIndex node) {
+  if (find_upstream(options_.workers, id(node)) != nullptr) removed_.insert(id(node));
   perform(registry_.remove(node));
 }
 
@@ -217,6 +219,7 @@ Status Fleet::can_change(const FleetOptions& options) {
   size_t wanted = 0;
   const route::NodeSlots& slots = registry_.slots();
   for (const Upstream& upstream : options.workers) {
+    if (removed_.contains(upstream.id())) continue;
     const auto known = registry_.find_slot(upstream.id());
     if (!known || slots.is_free(*known)) wanted += 1;
   }
@@ -237,13 +240,18 @@ void Fleet::change(const FleetOptions& options) {
     if (node && upstream.tls != nullptr && workers_[*node].upstream.tls != nullptr)
       workers_[*node].upstream.tls->context = upstream.tls->context;
     if (known != nullptr && known->same_as(upstream)) continue;
-    // (An operator who drained or removed it did not do so for what has changed.)
+    // (An operator who drained or removed it did not do so for what has changed. The slot of a removed one
+    // may be another's.)
+    const bool removed = removed_.contains(upstream.id());
+    if (known != nullptr && removed && !registry_.find_slot(upstream.id())) continue;
     if (const auto added = add(upstream, known == nullptr); !added.ok())
       log_.error("worker_not_added", {{"why", to_std(added.status().message())}});
   }
   for (const Upstream& upstream : before) {
     const auto node = find(upstream.id());
-    if (find_upstream(options.workers, upstream.id()) == nullptr && node) drain(*node, true);
+    if (find_upstream(options.workers, upstream.id()) != nullptr) continue;
+    removed_.erase(upstream.id());
+    if (node) drain(*node, true);
   }
 }
 

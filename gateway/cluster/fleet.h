@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -93,7 +94,8 @@ class Fleet {
   // New requests go elsewhere, those of its sets when these have moved; running ones end as they do. Until
   // add(). `removes`: it is removed then.
   void drain(route::NodeIndex node, bool removes = false);
-  // At once and for good: it is probed no more, and what it held is forgotten.
+  // At once and for good: it is probed no more, and what it held is forgotten. A configured one stays
+  // removed, whoever has its slot meanwhile, until it is added again or is new in the configuration.
   void remove(route::NodeIndex node);
 
   HttpClient& client(route::NodeIndex node) { return *workers_[node].client; }
@@ -189,6 +191,7 @@ class Fleet {
   std::vector<Worker> workers_;  // by slot, as registry_.nodes()
   route::SetLoadMerger set_loads_;
   WorkerGauges gauges_;
+  std::set<std::string> removed_;  // configured ones, by id
 };
 
 }  // namespace troupe
