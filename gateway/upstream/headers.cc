@@ -18,8 +18,9 @@ constexpr std::array<std::string_view, 11> kHop{"connection",
                                                 "trailers",
                                                 "transfer-encoding",
                                                 "upgrade"};
-constexpr std::array<std::string_view, 5> kNotForWorkers{"accept-encoding", "expect", "host", "x-request-id",
-                                                         "x-request-timeout-ms"};
+constexpr std::array<std::string_view, 8> kNotForWorkers{
+    "accept-encoding",     "api-key", "cookie", "expect", "host", "x-api-key", "x-request-id",
+    "x-request-timeout-ms"};
 
 template <size_t N>
 bool among(const std::array<std::string_view, N>& names, std::string_view name) {

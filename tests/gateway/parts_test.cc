@@ -171,6 +171,12 @@ TEST(Headers, HopByHopHeadersAreRemoved) {
       {"content-length", "5"}, {"transfer-encoding", "chunked"},   {"upgrade", "h2c"}, {"user-agent", "u"}};
   const HeaderList out = headers_for_worker(request);
   EXPECT_EQ(out, (HeaderList{{"accept", "*/*"}, {"user-agent", "u"}}));
+  request.headers = {{"x-api-key", "sk"},
+                     {"api-key", "sk"},
+                     {"cookie", "session=1"},
+                     {"proxy-authorization", "p"},
+                     {"x-api", "1"}};
+  EXPECT_EQ(headers_for_worker(request), (HeaderList{{"x-api", "1"}})) << "secrets of the client's";
   const HeaderList back = headers_for_client({{"content-type", "text/plain"},
                                               {"keep-alive", "5"},
                                               {"x-request-id", "theirs"},
