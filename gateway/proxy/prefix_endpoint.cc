@@ -149,7 +149,8 @@ Task<void> PrefixEndpoint::make(Exchange& exchange) {
   bool made = false;
   const BookingGuard booking(core_, context);
   for (size_t i = 0; i < targets.size(); ++i) {
-    if (i >= home_count && (made || (i > 0 && !asks_another(context, asks.back().result)))) break;
+    if (i >= home_count && (made || (!asks.empty() && !asks_another(context, asks)))) break;
+    if (is_too_short(context, targets[i].node)) continue;
     context.flow.send_to(core_.flow_context(), targets[i], false, core_.clock.now());
     Ask ask;
     ask.node = targets[i].node;
@@ -191,7 +192,8 @@ Task<ForwardResult> PrefixEndpoint::ask_to_make(const HttpRequest& request, Requ
   ForwardResult result = co_await ask_once(core_.fleet.client(node), asked, context.deadline);
   const TimePoint now = core_.clock.now();
   if (result.end == ForwardResult::End::kAnswered) context.flow.first_byte(core_.flow_context(), false, now);
-  if (result.held && !route::retryable_status(result.status)) {
+  const bool too_long = route::refused_for_length(result.failure);
+  if (result.held && !too_long && !route::retryable_status(result.status)) {
     context.flow.answered(core_.flow_context(), std::nullopt, result.status, now);
   } else {
     context.flow.broken(core_.flow_context(), result.failure, true, now);
@@ -199,12 +201,22 @@ Task<ForwardResult> PrefixEndpoint::ask_to_make(const HttpRequest& request, Requ
   co_return result;
 }
 
-// The rules are those of every request, but a server of another kind counts as no try. REQUIRES: no worker
-// has computed it.
-bool PrefixEndpoint::asks_another(const RequestContext& context, const ForwardResult& last) {
-  if (Ask{.node = 0, .result = last}.is_unknown_there()) return true;
+// A worker whose context is no longer than that of one which refused it for its length.
+bool PrefixEndpoint::is_too_short(const RequestContext& context, route::NodeIndex node) const {
+  const int64_t holds = core_.router.view().node(node).context_of(context.routed.model);
+  return holds > 0 && holds <= context.routed.key.longer_than;
+}
+
+// The rules are those of every request, but a server of another kind counts as no try, and one whose context
+// is too short neither. REQUIRES: no worker has computed it.
+bool PrefixEndpoint::asks_another(const RequestContext& context, const std::vector<Ask>& asks) {
+  const Ask& last_ask = asks.back();
+  if (last_ask.is_unknown_there()) return true;
+  const ForwardResult& last = last_ask.result;
+  const auto too_long = [](const Ask& ask) { return route::refused_for_length(ask.result.failure); };
   route::AttemptState state;
-  state.attempts = context.flow.attempts();
+  state.attempts =
+      context.flow.attempts() - static_cast<int>(std::count_if(asks.begin(), asks.end(), too_long));
   state.candidates_left = 1;
   const TimePoint now = core_.clock.now();
   state.remaining = context.deadline.remaining(now);

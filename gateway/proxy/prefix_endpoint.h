@@ -46,7 +46,8 @@ class PrefixEndpoint {
   std::vector<route::Candidate> homes_of(const RequestContext& context) const;
   void keep(const HttpRequest& request, const RequestContext& context, const std::vector<Ask>& asks) const;
   Task<ForwardResult> ask_to_make(const HttpRequest& request, RequestContext& context);
-  bool asks_another(const RequestContext& context, const ForwardResult& last);
+  bool is_too_short(const RequestContext& context, route::NodeIndex node) const;
+  bool asks_another(const RequestContext& context, const std::vector<Ask>& asks);
   Task<bool> ask_of_known(const HttpRequest& request, const RequestContext& context, Ask& ask);
   Task<void> answer_made(Exchange& exchange, RequestContext& context, const std::vector<Ask>& asks);
   Task<void> answer_not_made(Exchange& exchange, RequestContext& context, std::vector<Ask>& asks);

@@ -160,6 +160,7 @@ void RequestDriver::name_model(const HttpRequest& request, RequestContext& conte
   const Upstream& upstream = core_.fleet.upstream(context.flow.attempt().candidate.node);
   const std::string& own = upstream.name_of(context.routed.model);
   if (own == context.routed.model) return;
+  input.rename = ModelRename{own, context.routed.model};
   context.worker.named_body = with_model(input.request.body, request.header("content-type"), own);
   input.request.body = context.worker.named_body;
 }

@@ -18,6 +18,11 @@ bool is_event_stream(const ClientAnswer& answer) {
   return answer.header("content-type").starts_with("text/event-stream");
 }
 
+bool is_json(const ClientAnswer& answer) {
+  return answer.header("content-type").starts_with("application/json") &&
+         answer.header("content-encoding").empty();
+}
+
 // Holds a worker's error that another worker may do better than, to pass it on if none does.
 Task<void> hold(ClientAnswer& answer, ForwardResult& result) {
   auto body = co_await answer.read_all(kHeldBodyMax);
@@ -149,6 +154,7 @@ Task<void> relay_whole(Relay& relay) {
     body = *std::move(translated);
   }
   if (holds_length_refusal(relay, body)) co_return;
+  if (relay.input.rename && is_json(relay.answer)) rename_model(*relay.input.rename, body);
   relay.passes(body);
   HeaderList headers = relay.headers();
   relay.rests();
@@ -235,6 +241,7 @@ Task<void> relay_stream(Relay& relay) {
            absl::UnavailableError("the worker did not go on where another one had stopped"));
       co_return;
     }
+    if (relay.input.rename) rename_model_in_events(*relay.input.rename, piece);
     const StreamPiece read = read_piece(relay, piece);
     ended |= relay.input.foreign && ends_answer(read.events, relay.input.one_choice);
     if (read.events.empty()) {
@@ -259,7 +266,8 @@ Task<void> relay_stream(Relay& relay) {
     fail(relay.result, FailureKind::kStatus, absl::UnavailableError(kErrorInStream));
     co_return;
   }
-  const std::string& held = hold.held();
+  std::string held = hold.held();
+  if (relay.input.rename) rename_model_in_events(*relay.input.rename, held);
   // (An error may be the last, without the blank line that ends an event.)
   const std::string_view last_error = relay.input.foreign ? error_event(held) : std::string_view();
   if (!last_error.empty() && !relay.exchange.head_sent()) {
@@ -346,6 +354,7 @@ Task<ForwardResult> ask_once(HttpClient& client, const ClientRequest& request, D
     result.end = ForwardResult::End::kAnswered;
   } else {
     fail(result, FailureKind::kStatus, absl::UnavailableError("the worker answered with an error status"));
+    note_length_refusal(result.held_body, result.failure);
   }
   co_return result;
 }

@@ -13,6 +13,7 @@
 #include "common/net/http_server.h"
 #include "gateway/route/request/retry.h"
 #include "gateway/telemetry/phase_times.h"
+#include "gateway/upstream/model_rename.h"
 #include "gateway/upstream/resume_filter.h"
 #include "gateway/upstream/stream_events.h"
 #include "gateway/upstream/usage.h"
@@ -38,6 +39,8 @@ struct ForwardInput {
   std::function<std::optional<std::string>(std::string_view body)> translate;
   std::string missing;
   int missing_status = 501;
+  std::optional<ModelRename>
+      rename;                  // of what is sent to the client, answers of more than whole_bytes_max excepted
   size_t* received = nullptr;  // counts the answer's bytes that came, passed on or not. null: not needed
   // The answer ends with a finish reason or [DONE]: a stream without either was cut.
   bool generates = false;

@@ -108,6 +108,41 @@ TEST(Length, OneThatDoesNotTellItsContextIsAskedToo) {
   EXPECT_GT(loop.call([&] { return small.seen.size(); }), 0u) << "nothing was shown";
 }
 
+Task<void> make_prefix(Exchange& exchange) {
+  HeaderList headers;
+  headers.emplace_back("content-type", "application/json");
+  co_await exchange.respond(200, headers,
+                            R"({"id":"prefix-00000000000000000000000000000007","tokens":5000})");
+}
+
+TEST(Length, APrefixThatIsTooLongForSomeIsComputedByTheLongOne) {
+  Loop loop;
+  std::vector<std::unique_ptr<StubWorker>> workers;
+  std::vector<Upstream> upstreams;
+  for (int i = 0; i < 5; ++i) {
+    const bool is_long = i == 2;
+    workers.push_back(std::make_unique<StubWorker>(loop, refuses(too_long(4096))));
+    if (is_long)
+      workers.back()->answer = [](StubWorker&, Exchange& exchange) { return make_prefix(exchange); };
+    workers.back()->context = is_long ? 131'072 : 4096;
+    upstreams.emplace_back(workers.back()->endpoint());
+  }
+  TestGateway gateway(loop, upstreams);
+  for (int i = 0; i < 10; ++i) {
+    const std::string body = chat_body("persona " + std::to_string(i), "x");
+    RawPeer peer = gateway.connect();
+    peer.send(http_post("/v1/prefixes", body));
+    const Answer made = read_answer(peer);
+    ASSERT_EQ(made.status, 200) << made.body;
+    EXPECT_THAT(made.body, HasSubstr("prefix-00000000000000000000000000000007"));
+  }
+  size_t refusals = 0;
+  for (const auto& worker : workers) refusals += loop.call([&] { return worker->seen.size(); });
+  EXPECT_GT(refusals, 10u) << "nothing was shown";
+  EXPECT_LE(refusals, 20u) << "others that are as short are not asked";
+  EXPECT_EQ(gateway.worker_state(0), "ready");
+}
+
 TEST(Length, AnyOther400IsTheClientsAtOnce) {
   Loop loop;
   StubWorker one(loop, answer_status(400)), other(loop, answer_status(400));
