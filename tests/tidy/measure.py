@@ -183,7 +183,7 @@ def named_things(tree):
     """kind: {name: test of a text and of its words} of what stands in the revision's registries."""
     ops = [name for text in tree.product.values() for name in re.findall(r"virtual void (\w+_\w+)\(const \w+Params& params\) = 0;", text)]
     families = listed(tree, "kFamilies", r"&(k\w+Family)")
-    policies = listed(tree, "kPolicies", r'\{"([\w-]+)", ')
+    policies = listed(tree, "kPolicies", r'\{(?:\.name = )?"([\w-]+)"')
     gateway, worker, simulator = (keys_of(tree, program) for program in ("gateway", "worker", "simulator"))
     forwarded = [path for text in tree.product.values() for path in re.findall(r'== "(/[^"]+)"\) return parse_', text)]
     routes = listed(tree, "kRoutes", r'\{"[A-Z, ]+", "(/[^"]+)", ')

@@ -312,7 +312,7 @@ class Measures(unittest.TestCase):
     """The figures of measure.py, of trees small enough to count by hand."""
 
     TREE = {
-        "gateway/route/policy.cc": 'constexpr Named kPolicies[] = {\n    {"power-of-two", make_power_of_two},\n    {"chwbl", make_chwbl},\n};\n',
+        "gateway/route/policy.cc": 'constexpr Named kPolicies[] = {\n    {{.name = "power-of-two"}, make_power_of_two},\n    {{.name = "chwbl", .reads = 1}, make_chwbl},\n};\n',
         "gateway/route/chwbl.cc": "// Not power-of-two.\nclass ChwblPolicy {\n  void f();\n  void g();\n  int x = 0;\n};\n",
         "gateway/route/two.cc": 'class PowerOfTwoPolicy {\n  int x, y, z;\n};\nint strengths = power(of, two);\n',
         "gateway/proxy/parser.cc": '  if (path == "/tokenize") return parse_tokenize;\n',
@@ -333,6 +333,10 @@ class Measures(unittest.TestCase):
         self.assertEqual(names, {"model family": [], "op": ["silu_mul"], "routing policy": ["chwbl", "power-of-two"], "setting of the gateway": [],
                                  "setting of the worker": ["block_size", "tpot_budget"], "setting of worker and simulator": ["tpot_budget"],
                                  "endpoint that the gateway forwards": ["/tokenize"], "endpoint of the worker": ["/livez", "/tokenize"]})
+
+    def test_every_registry_of_the_tree_itself_is_found(self):
+        tree = measure.Tree(measure.texts(measure.HERE))
+        self.assertEqual([kind for kind, tests in measure.named_things(tree).items() if not tests], [])
 
     def test_files_that_name_one(self):
         touched = {kind: counts for kind, *counts in measure.touch_rows(measure.Tree(self.TREE))}
