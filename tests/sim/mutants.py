@@ -19,6 +19,8 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STALL, FLOW = "gateway/route/request/stall.cc", "gateway/route/request/request_flow.cc"
+FAILOVER = "gateway/route/request/failover.cc"
+FLOW_TESTS = "RequestFlowTest*:LengthTest*"
 REQUESTS, FLEET = "sim/fleet/simulator_requests.cc", "sim/fleet/simulator_fleet.cc"
 REGISTRY, GOSSIP = "gateway/route/fleet/node_registry.cc", "gateway/route/gossip_rounds.cc"
 CARRIES = "gateway/route/placement/conversation_handover.cc"
@@ -30,11 +32,14 @@ class Mutant:
     path: str
     right: str
     wrong: str
+    by_flow: bool = False  # the request machine's own tests concern it, not the simulator's
 
     @property
     def tests(self):
         """The binary and the filter of the tests that concern it."""
-        of_machine = {REGISTRY: "NodeRegistry*", GOSSIP: "GossipRounds*", CARRIES: "ConversationHandover*"}
+        if self.by_flow:
+            return "route_test", FLOW_TESTS
+        of_machine = {REGISTRY: "NodeRegistry*", GOSSIP: "GossipRounds*", CARRIES: "ConversationHandover*", FAILOVER: FLOW_TESTS}
         return ("route_test", of_machine[self.path]) if self.path in of_machine else ("sim_test", "SimulatorStall.*")
 
 
@@ -51,6 +56,18 @@ MUTANTS = [
            "std::max(1, trace.output_tokens);"),
     Mutant("goes on with an answer without a word of it in the prompt", REQUESTS, "trace.input_tokens + emitted;", "trace.input_tokens;"),
     Mutant("leaves a hung node what was given up", FLEET, "engine->cancel(id);", "static_cast<void>(id);"),
+    Mutant("nothing", FAILOVER, "", ""),
+    Mutant("asks a node that takes no requests any more", FAILOVER, "if (!router.view().routable(node)) return false;", ""),
+    Mutant("counts the client's tokens twice at a second resume", FAILOVER,
+           "longer.prompt_tokens = state.prompt_tokens;", ""),
+    Mutant("never asks nodes that have joined", FAILOVER, "next.place == next.decision.order.size() && !state.started", "false"),
+    Mutant("keeps old failures of a stream that was carried on for long", FAILOVER,
+           "state.started && state.streamed >= budget.options().afresh_after", "false"),
+    Mutant("asks shorter nodes after a refusal for length", FAILOVER, "context == 0 || context > state.key.longer_than", "true"),
+    Mutant("nothing", FLOW, "", "", by_flow=True),
+    Mutant("blames no node that refused alone", FLOW, "refused_ |= uint64_t{1} << (tried_.size() - 1);", ";", by_flow=True),
+    Mutant("asks a node again during the pause it asked for", FLOW, "if (failure.retry_after > Duration::zero())", "if (false)", by_flow=True),
+    Mutant("chooses no other node though it has waited", FLOW, "waited && choose(context, now)", "choose(context, now)", by_flow=True),
     Mutant("nothing", REGISTRY, "", ""),
     Mutant("asks a node that drains for more", REGISTRY, "healthy() && (drained || notified)", "healthy() && drained"),
     Mutant("keeps what a node held when it dies", REGISTRY, "actions.push_back(action(ActionKind::kForget, index));\n  actions.push_back(action(ActionKind::kDisconnect",
