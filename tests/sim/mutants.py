@@ -58,6 +58,7 @@ MUTANTS = [
     Mutant("leaves a hung node what was given up", FLEET, "engine->cancel(id);", "static_cast<void>(id);"),
     Mutant("nothing", FAILOVER, "", ""),
     Mutant("asks a node that takes no requests any more", FAILOVER, "if (!router.view().routable(node)) return false;", ""),
+    Mutant("resumes at a node that cannot", FAILOVER, "(!state.started || can_resume(node))", "true"),
     Mutant("counts the client's tokens twice at a second resume", FAILOVER,
            "longer.prompt_tokens = state.prompt_tokens;", ""),
     Mutant("never asks nodes that have joined", FAILOVER, "next.place == next.decision.order.size() && !state.started", "false"),

@@ -209,19 +209,23 @@ TEST_F(RequestFlowTest, AfterTheDeadlineNothingIsRetried) {
 }
 
 TEST_F(RequestFlowTest, AStartedStreamResumesAtAnotherOfOurWorkersWithItsTokensAsPrompt) {
-  send();
-  flow_.first_byte(context(), true, now_);
-  const NodeIndex first = node();
-  NodeIndex foreign = kNoNode;
-  for (const Candidate& candidate : flow_.decision().order.all())
-    if (candidate.node != first && foreign == kNoNode) foreign = candidate.node;
-  nodes_.standings[foreign].ours = false;
-  const int64_t prompt = router_.prompt_tokens(key_);
-  ASSERT_EQ(flow_.failed(context(), kBody, true, started(50), now_), Action::kSend);
-  EXPECT_TRUE(flow_.attempt().resumes);
-  EXPECT_NE(node(), first);
-  EXPECT_NE(node(), foreign) << "it cannot resume";
-  EXPECT_EQ(key_.prompt_tokens, prompt + 50);
+  const PrefixKey unsent = key_;
+  for (NodeIndex ours = 0; ours < views_.size(); ++ours) {
+    key_ = unsent;
+    flow_ = RequestFlow();
+    send();
+    flow_.first_byte(context(), true, now_);
+    const NodeIndex first = node();
+    for (NodeIndex i = 0; i < views_.size(); ++i) nodes_.standings[i].ours = i == ours || i == first;
+    const int64_t prompt = router_.prompt_tokens(key_);
+    const Action action = flow_.failed(context(), kBody, true, started(50), now_);
+    EXPECT_EQ(action, ours == first ? Action::kEndBroken : Action::kSend);
+    if (action != Action::kSend) continue;
+    EXPECT_TRUE(flow_.attempt().resumes);
+    EXPECT_EQ(node(), ours) << "others cannot resume";
+    EXPECT_EQ(key_.prompt_tokens, prompt + 50);
+    flow_.abandoned(context(), now_);
+  }
 }
 
 TEST_F(RequestFlowTest, ASecondResumeCountsTheClientsTokensOnce) {
