@@ -19,28 +19,28 @@
 namespace troupe {
 
 void PrefixCache::Impl::Discard::chain(const Match& match, Hash128 root, std::span<const TokenId> ids) {
-  RadixTree& tree = cache.tree;
-  const bool whole = match.run < 0 || match.run_count == tree.run(match.run).count();
+  RadixTree& radix = cache.tree;
+  const bool whole = match.run < 0 || match.run_count == radix.run(match.run).count();
   const size_t tail_begin = std::min(static_cast<size_t>(match.count) * cache.block_size, ids.size());
   const auto of_tail = ids.subspan(tail_begin);
-  for (RadixNodeId child = whole ? tree.first_child_of(match.run, root) : -1; child >= 0;) {
-    const RadixNodeId next = tree.run(child).next_sibling;
-    if (!of_tail.empty() && is_covered_tail(tree, child, of_tail)) spoil(child);
+  for (RadixNodeId child = whole ? radix.first_child_of(match.run, root) : -1; child >= 0;) {
+    const RadixNodeId next = radix.run(child).next_sibling;
+    if (!of_tail.empty() && is_covered_tail(radix, child, of_tail)) spoil(child);
     child = next;
   }
   RadixNodeId first = -1;
-  for (RadixNodeId id = match.run; id >= 0; id = tree.run(id).parent) {
-    RadixNode& r = tree.run(id);
+  for (RadixNodeId id = match.run; id >= 0; id = radix.run(id).parent) {
+    RadixNode& r = radix.run(id);
     if (r.trust == 0) first = id;
     if (r.trust > 0) --r.trust;
   }
   RadixNodeId last = whole ? match.run : -1;
   if (first >= 0) {
-    last = tree.run(first).parent;
+    last = radix.run(first).parent;
     spoil(first);
   }
-  while (last >= 0 && tree.run(last).listed) {
-    const RadixNodeId before = tree.run(last).parent;
+  while (last >= 0 && radix.run(last).listed) {
+    const RadixNodeId before = radix.run(last).parent;
     cut_idle(last);
     last = before;
   }
@@ -48,11 +48,11 @@ void PrefixCache::Impl::Discard::chain(const Match& match, Hash128 root, std::sp
 
 // A run and all behind it, the last first.
 void PrefixCache::Impl::Discard::spoil(RadixNodeId id) {
-  const RadixTree& tree = cache.tree;
+  const RadixTree& radix = cache.tree;
   std::vector<RadixNodeId> runs{id};
   for (size_t i = 0; i < runs.size(); ++i) {
-    for (RadixNodeId child = tree.run(runs[i]).first_child; child >= 0;
-         child = tree.run(child).next_sibling) {
+    for (RadixNodeId child = radix.run(runs[i]).first_child; child >= 0;
+         child = radix.run(child).next_sibling) {
       runs.push_back(child);
     }
   }
