@@ -37,6 +37,14 @@ Txn txn_on(const std::string& key, int64_t revision) {
   return txn;
 }
 
+// nullopt: malformed.
+std::optional<PinRecord> record_of(const KeyValue& kv, const Logger& log) {
+  auto record = parse_pin_record(kv.value);
+  if (record.ok()) return std::move(*record);
+  log.warn("pin_malformed", {{"key", kv.key}, {"why", to_std(record.status().message())}});
+  return std::nullopt;
+}
+
 }  // namespace
 
 PinStore::PinStore(const EtcdOptions& etcd, const std::string& prefix, const Parts& parts)
@@ -155,14 +163,6 @@ Task<Status> PinStore::fetch(std::vector<Hash128> ids) {
   co_return absl::OkStatus();
 }
 
-// nullopt: malformed.
-std::optional<PinRecord> PinStore::record_of(const KeyValue& kv) const {
-  auto record = parse_pin_record(kv.value);
-  if (record.ok()) return std::move(*record);
-  log_.warn("pin_malformed", {{"key", kv.key}, {"why", to_std(record.status().message())}});
-  return std::nullopt;
-}
-
 void PinStore::adopt(const Hash128& id, PinRecord record) {
   record.pin.id = id;
   record.pin.until = clock_.now() + std::chrono::seconds(record.until_unix_s - unix_now_s());
@@ -173,7 +173,7 @@ void PinStore::take(const KeyValue& kv, bool deleted) {
   const auto id = id_of(kv.key);
   if (!id) return;
   std::optional<PinRecord> record;
-  if (!deleted) record = record_of(kv);
+  if (!deleted) record = record_of(kv, log_);
   if (!deleted && !record) return;
   const bool ours = record && record->writer == writer_;
   const PinSync::Heed heed = sync_.heard({*id, kv.mod_revision, deleted, ours});
@@ -194,7 +194,7 @@ Task<void> PinStore::take_refusal(Hash128 id, const etcd::TxnAnswer& answer) {
   leases_.erase(id);
   if (!answer.found.empty()) {
     const KeyValue& kv = answer.found.front();
-    record = record_of(kv);
+    record = record_of(kv, log_);
     now = {id, kv.mod_revision, false, record && record->writer == writer_};
     if (record) leases_[id] = {kv.lease, record->until_unix_s};
   }
@@ -243,7 +243,7 @@ Task<Status> PinStore::write_next() {
   co_return done;
 }
 
-// OK: sync_ was told the answer.
+// OK: sync_ has the answer.
 Task<Status> PinStore::write_one(PinSync::Write write) {
   const route::Pin* const pin = pins_.book().find(write.id);
   if (write.change == PinChange::kRemoved) {
@@ -283,6 +283,19 @@ Task<StatusOr<PinStore::Lease>> PinStore::lease_for(Hash128 id, const PinRecord&
   co_return lease;
 }
 
+// Writes, and sync_ has the answer. False: another gateway wrote first, and sync_ has decided who yields.
+Task<StatusOr<bool>> PinStore::commit(Hash128 id, const Txn& txn) {
+  const auto answer = co_await etcd_.txn(txn);
+  if (!answer.ok()) co_return answer.status();
+  if (!sync_.is_same({answer->cluster, answer->revision})) co_return another_store();
+  if (answer->succeeded) {
+    sync_.done(answer->revision);
+  } else {
+    co_await take_refusal(id, *answer);
+  }
+  co_return answer->succeeded;
+}
+
 Task<Status> PinStore::put(PinSync::Write write, PinRecord record) {
   const std::string text = pin_record_json(record);
   if (text.size() > kPinRecordBytesMax) {
@@ -297,18 +310,12 @@ Task<Status> PinStore::put(PinSync::Write write, PinRecord record) {
   if (!lease.ok()) co_return lease.status();
   Txn txn = txn_on(key_of(write.id), write.revision);
   txn.puts = {{key_of(write.id), text, lease->id}};
-  const auto answer = co_await etcd_.txn(txn);
-  if (absl::IsNotFound(answer.status())) {  // the lease has run out: the next try takes another
+  const auto done = co_await commit(write.id, txn);
+  if (absl::IsNotFound(done.status())) {  // the lease has run out: the next try takes another
     leases_.erase(write.id);
     granted_.erase(write.id);
   }
-  if (!answer.ok()) co_return answer.status();
-  if (!sync_.is_same({answer->cluster, answer->revision})) co_return another_store();
-  if (!answer->succeeded) {
-    co_await take_refusal(write.id, *answer);
-    co_return absl::OkStatus();
-  }
-  sync_.done(answer->revision);
+  if (!done.ok() || !*done) co_return done.status();
   leases_[write.id] = *lease;
   if (const auto spare = granted_.find(write.id); spare != granted_.end() && spare->second.id == lease->id)
     granted_.erase(spare);
@@ -323,14 +330,8 @@ Task<Status> PinStore::remove(PinSync::Write write) {
   const int64_t held = had == leases_.end() ? 0 : had->second.id;
   Txn txn = txn_on(key_of(write.id), write.revision);
   txn.deletes = {key_of(write.id)};
-  const auto answer = co_await etcd_.txn(txn);
-  if (!answer.ok()) co_return answer.status();
-  if (!sync_.is_same({answer->cluster, answer->revision})) co_return another_store();
-  if (!answer->succeeded) {
-    co_await take_refusal(write.id, *answer);
-    co_return absl::OkStatus();
-  }
-  sync_.done(answer->revision);
+  const auto done = co_await commit(write.id, txn);
+  if (!done.ok() || !*done) co_return done.status();
   if (const auto now = leases_.find(write.id); now != leases_.end() && now->second.id == held)
     leases_.erase(now);
   co_await revoke(held);

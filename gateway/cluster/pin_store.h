@@ -5,7 +5,7 @@
 // bounded by all that the owner has. Two tasks, invisible to requests: one reads and watches, the other
 // writes what changes here. The rules are route/placement/pin_sync.h's, the records pin_record.h's. While
 // etcd is away the gateway goes on with the pins that it knows. Every write is a transaction on the revision
-// that it follows, so that gateways cannot undo what they have not heard of. All calls on the io_context's
+// that it follows, so that gateways cannot undo what has not reached them. All calls on the io_context's
 // thread.
 //
 // Kept by one gateway alone: a pin whose request has a cache_salt of the client's own, which is nobody else's
@@ -66,6 +66,7 @@ class PinStore {
   std::vector<Hash128> look_at(const etcd::TxnAnswer& all);
   Task<Status> write_next();
   Task<Status> write_one(route::PinSync::Write write);
+  Task<StatusOr<bool>> commit(Hash128 id, const etcd::Txn& txn);
   Task<Status> put(route::PinSync::Write write, PinRecord record);
   Task<Status> remove(route::PinSync::Write write);
   Task<Status> read(Hash128 id);
@@ -74,7 +75,6 @@ class PinStore {
   Task<void> give_back_grant(Hash128 id);
   Task<void> take_refusal(Hash128 id, const etcd::TxnAnswer& answer);
   void adopt(const Hash128& id, PinRecord record);
-  std::optional<PinRecord> record_of(const etcd::KeyValue& kv) const;
   std::string key_of(const Hash128& id) const;
   std::optional<Hash128> id_of(std::string_view key) const;
   void failed(const Status& why);
