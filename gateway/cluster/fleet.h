@@ -95,7 +95,7 @@ class Fleet {
   // add(). `removes`: it is removed then.
   void drain(route::NodeIndex node, bool removes = false);
   // At once and for good: it is probed no more, and what it held is forgotten. A configured one stays
-  // removed, whoever has its slot meanwhile, until it is added again or is new in the configuration.
+  // removed, also while another has its slot, until it is added again or is new in the configuration.
   void remove(route::NodeIndex node);
 
   HttpClient& client(route::NodeIndex node) { return *workers_[node].client; }

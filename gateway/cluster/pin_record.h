@@ -18,7 +18,7 @@ inline constexpr size_t kPinRecordBytesMax = 1'000'000;
 struct PinRecord {
   route::Pin pin;            // without places and until
   int64_t until_unix_s = 0;  // where it expires
-  std::string writer;        // life of the gateway that wrote it; empty: not told
+  std::string writer;        // life of the gateway that wrote it; empty: unknown
 };
 std::string pin_record_json(const PinRecord& record);
 // Unknown fields are ignored. The error names the field.

@@ -14,8 +14,8 @@ namespace troupe {
 // The client's headers for a worker: all but those of this hop (RFC 9110 §7.6.1, and those named by
 // `Connection`), those the gateway itself sets (x-request-id, x-request-timeout-ms, and every x-troupe-*: a
 // client does not speak for the gateway), `expect` and `accept-encoding` (the gateway reads answers in
-// passing), and the client's secrets that are for whoever it asked: `cookie`, `x-api-key`, `api-key`. (Of
-// `authorization` see RequestDriver::worker_headers().)
+// passing), and the client's secrets, which are for this gateway alone: `cookie`, `x-api-key`,
+// `api-key`. (Of `authorization` see RequestDriver::worker_headers().)
 HeaderList headers_for_worker(const HttpRequest& request);
 
 // Adds what a worker needs to report what it holds (x-troupe-set, -session), and how much of the prompt is

@@ -335,7 +335,7 @@ Task<void> WorkerServer::Impl::load(HttpCall& call) {
 }
 
 Task<void> WorkerServer::Impl::metrics_text(HttpCall& call) {
-  text_metrics.tell(metrics, model.token_cache, generator.text_jobs());
+  text_metrics.publish(metrics, model.token_cache, generator.text_jobs());
   return call.answer_text("text/plain; version=0.0.4; charset=utf-8", metrics.text());
 }
 

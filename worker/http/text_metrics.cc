@@ -4,7 +4,7 @@
 
 namespace troupe {
 
-void TextMetrics::tell(Metrics& metrics, const TokenCache* cache, const TextJobs& jobs) {
+void TextMetrics::publish(Metrics& metrics, const TokenCache* cache, const TextJobs& jobs) {
   const auto age = [&](const char* texts, TextJobs::Kind kind) {
     metrics
         .gauge("troupe_text_job_age_seconds", "Time that the text under way has had so far",

@@ -11,7 +11,7 @@ namespace troupe {
 class TextMetrics {
  public:
   // Exports the counts so far: other threads count. `cache` may be null.
-  void tell(Metrics& metrics, const TokenCache* cache, const TextJobs& jobs);
+  void publish(Metrics& metrics, const TokenCache* cache, const TextJobs& jobs);
 
  private:
   TokenCache::Stats told_;

@@ -1,15 +1,16 @@
 // PrefixCache::discard() decides which blocks go when a request's logits were no numbers.
 //
-// One block that is no number makes all logits behind it so, and nobody says which block it is: it may be the
-// request's own (a prompt at which the model breaks) or one of the persona that thousands share (memory that
-// failed). If only the own ones went, a bad block of a persona would fail every request to it for ever; if
-// all went, one prompt at which the model breaks would empty the cache of a fleet. So blocks are trusted by
-// what was drawn from them. The first run of the chain from which nobody drew a token goes at once, with all
-// that hangs on it; the ones before it have trust, of which each failure takes one and each request that drew
-// a token restores all: a block that really is bad is gone after kTrust + 1 requests in a row have failed.
+// One block that is no number makes all logits behind it so, and nothing shows which block it is: it may be
+// the request's own (a prompt at which the model breaks) or one of the persona that thousands share (memory
+// that failed). If only the own ones went, a bad block of a persona would fail every request to it for ever;
+// if all went, one prompt at which the model breaks would empty the cache of a fleet. So blocks are trusted
+// by what was drawn from them. The first run of the chain from which no request drew a token goes at once,
+// with all that hangs on it; the ones before it have trust, of which each failure takes one and each request
+// that drew a token restores all: a block that really is bad is gone after kTrust + 1 requests in a row have
+// failed.
 //
 // What goes and is idle is evicted. What is held or pinned is spoilt: look-ups do not find it, residency does
-// not tell it, what its holders add behind it is spoilt too, and its last holder frees it.
+// not list it, what its holders add behind it is spoilt too, and its last holder frees it.
 
 #include <algorithm>
 #include <vector>

@@ -317,7 +317,7 @@ void PrefixCache::Impl::place(LockedPrefix& path, const Blocks& blocks, const Ro
   if (!blocks.ids.empty()) added.ids = blocks.ids.subspan(begin * block_size, count * block_size);
   const RadixNode* last = path.run >= 0 ? &tree.run(path.run) : nullptr;
   Residency::Extent extent;
-  const bool spoilt = last != nullptr && last->spoilt;  // then they are nobody's
+  const bool spoilt = last != nullptr && last->spoilt;  // then so is what is added
   if (residency != nullptr && blocks.each_itself && !spoilt) {
     extent = residency->cached_each(path.count, added.hashes);
   } else if (residency != nullptr && !spoilt) {

@@ -206,7 +206,7 @@ Status RadixTree::verify_run(RadixNodeId id) const {
   if (!r.is_tail() && (find_child(r.parent, r.first_hash) == id) == r.spoilt) {
     return wrong(r.spoilt ? "is spoilt and found" : "is not found by its hash");
   }
-  if (r.spoilt && r.references == 0) return wrong("is spoilt and held by nobody");
+  if (r.spoilt && r.references == 0) return wrong("is spoilt and has no holder");
   if (!r.is_tail() && (r.first_hash != hash_of(r, 0) || r.last_hash != hash_of(r, r.blocks.size() - 1))) {
     return wrong("knows its first or last hash wrongly");
   }

@@ -65,13 +65,13 @@ void PinBook::Reservation::end() {
 bool PinBook::put(Pin pin) {
   const Hash128 id = pin.id;
   const bool kept = adopt(std::move(pin));
-  if (kept) tell(id, PinChange::kMade);
+  if (kept) notify(id, PinChange::kMade);
   return kept;
 }
 
 void PinBook::erase(const Hash128& id) {
   drop(id);
-  tell(id, PinChange::kRemoved);
+  notify(id, PinChange::kRemoved);
 }
 
 // (Where there is no room the last one of the name stays.)
@@ -117,7 +117,7 @@ void PinBook::expire(TimePoint now) {
   }
   for (const Hash128& id : over) {
     drop(id);
-    tell(id, PinChange::kExpired);  // (in the store its lease ends)
+    notify(id, PinChange::kExpired);  // (in the store its lease ends)
   }
 }
 
@@ -125,7 +125,7 @@ bool PinBook::placed(const Hash128& id, Pin::Place place) {
   const auto found = pins_.find(id);
   if (found == pins_.end()) return false;
   found->second.places.push_back(place);
-  tell(id, PinChange::kPlaced);
+  notify(id, PinChange::kPlaced);
   return true;
 }
 
@@ -134,7 +134,7 @@ void PinBook::unplace(const Hash128& prefix) {
     if (pin.prefix != prefix) continue;
     pin.places.clear();
     pin.claims.clear();
-    tell(id, PinChange::kPlaced);
+    notify(id, PinChange::kPlaced);
   }
 }
 

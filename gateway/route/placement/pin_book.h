@@ -157,7 +157,7 @@ class PinBook {
   void told_end(const Hash128& prefix, const Pin::Place& place);
 
  private:
-  void tell(const Hash128& id, PinChange change) const {
+  void notify(const Hash128& id, PinChange change) const {
     if (on_change) on_change(id, change);
   }
   // One owner may have a part of the room for requests.

@@ -212,7 +212,7 @@ PinSync::Look PinSync::look(const Store& store, std::span<const Entry> all, std:
     there.insert(entry.id);
     compare_with(entry, look);
   }
-  // (What is under way may be there or not: its answer will tell.)
+  // (What is under way may be there or not: its answer says which.)
   for (const Hash128& id : here) {
     if (there.contains(id) || is_under_way(id) || revision_of(id) > store.revision) continue;
     const Waiting* const waiting = find_waiting(id);

@@ -6,9 +6,9 @@
 //
 // - A write names the revision of the pin that it follows (none: the pin must not be there), and the store
 //   refuses it where another gateway wrote meanwhile. Then, as with news of a pin that waits:
-//   a pin that a client made here is written again, on top of theirs: the client was told that it is kept;
-//   one that a client removed here is removed even so, but not where the store was away since and another
-//   gateway made it anew; of where it is held (PinChange::kPlaced) the store knows better.
+//   a pin that a client made here is written again, on top of theirs: the client has the answer that it is
+//   kept; one that a client removed here is removed even so, but not where the store was away since and
+//   another gateway made it anew; of where it is held (PinChange::kPlaced) the store knows better.
 // - A pin that ends here while it waits is not removed there: another gateway may have made it last longer.
 //   It is read instead.
 // - News of a pin whose write is under way wait for the answer, which says whether they are its echo.
@@ -45,7 +45,7 @@ class PinSync {
   };
   // An answer's name of the store, and its revision.
   struct Store {
-    std::string cluster;  // empty: not told
+    std::string cluster;  // empty: unknown
     int64_t revision = 0;
   };
 
@@ -54,7 +54,7 @@ class PinSync {
   bool waits() const { return !waiting_.empty(); }
 
   // The change that has waited longest; it is under way until done(), refused() or failed(). kExpired: the
-  // pin is to be read, and refused() told what is there. nullopt: none.
+  // pin is to be read, and the answer goes to refused(). nullopt: none.
   struct Write {
     Hash128 id;
     PinChange change = PinChange::kMade;
@@ -73,7 +73,7 @@ class PinSync {
   enum class Heed { kOld, kNoted, kTaken };  // older than what is known; not for the book; for the book
   // News, in the store's order, and what was fetched.
   Heed heard(const Entry& entry);
-  // All news up to this revision were heard.
+  // All news up to this revision have come.
   void passed(int64_t revision);
 
   // All that the store has. `here`: the book's that may be shared.
@@ -97,7 +97,7 @@ class PinSync {
     Waiting what;
     int64_t from = 0;           // revision_ when it began
     bool void_answer = false;   // the store was replaced
-    std::optional<Entry> news;  // heard meanwhile, the last
+    std::optional<Entry> news;  // the last that came meanwhile
   };
   static bool yields(const Waiting& waiting, const Entry& to);
   const Waiting* find_waiting(const Hash128& id) const;
@@ -117,7 +117,7 @@ class PinSync {
   absl::flat_hash_map<Hash128, int64_t> gone_;   // absent there at this revision; older news may come yet
   absl::flat_hash_set<Hash128> tried_;           // written, perhaps, and not heard of since
   std::string cluster_;
-  int64_t revision_ = 0;  // the newest of the store's that was told
+  int64_t revision_ = 0;  // the newest of the store that has come
   int64_t asked_at_ = 0;
   bool looked_ = false;  // before, any removal may be of what the store has
 };
