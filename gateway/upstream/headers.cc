@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <optional>
 
 namespace troupe {
 namespace {
@@ -18,9 +22,31 @@ constexpr std::array<std::string_view, 11> kHop{"connection",
                                                 "trailers",
                                                 "transfer-encoding",
                                                 "upgrade"};
-constexpr std::array<std::string_view, 8> kNotForWorkers{
-    "accept-encoding",     "api-key", "cookie", "expect", "host", "x-api-key", "x-request-id",
-    "x-request-timeout-ms"};
+constexpr std::array<std::string_view, 10> kNotForWorkers{
+    "accept-encoding", "api-key", "cookie",    "expect",       "host",
+    "origin",          "referer", "x-api-key", "x-request-id", "x-request-timeout-ms"};
+
+// These act on a browser for all of the server that it asks, not for the one answer: cookies, who may read
+// what, where else it is to connect, what it is to forget, report or reload.
+constexpr std::array<std::string_view, 19> kNotForClients{"accept-ch",
+                                                          "accept-ch-lifetime",
+                                                          "alt-svc",
+                                                          "clear-site-data",
+                                                          "critical-ch",
+                                                          "expect-ct",
+                                                          "nel",
+                                                          "public-key-pins",
+                                                          "public-key-pins-report-only",
+                                                          "refresh",
+                                                          "report-to",
+                                                          "reporting-endpoints",
+                                                          "service-worker-allowed",
+                                                          "set-cookie",
+                                                          "set-cookie2",
+                                                          "set-login",
+                                                          "strict-transport-security",
+                                                          "timing-allow-origin",
+                                                          "use-as-dictionary"};
 
 template <size_t N>
 bool among(const std::array<std::string_view, N>& names, std::string_view name) {
@@ -51,6 +77,33 @@ bool named_by_connection(const HeaderList& headers, std::string_view name) {
   return false;
 }
 
+constexpr int64_t kRetryAfterMaxS = 86'400;
+
+// Whole seconds, or some servers' decimal ones.
+Duration of_seconds(std::string_view text) {
+  double seconds = 0;
+  const char* const last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, seconds, std::chars_format::fixed);
+  if (end != last || error == std::errc::invalid_argument) return Duration::zero();
+  const bool most = error == std::errc::result_out_of_range || seconds > static_cast<double>(kRetryAfterMaxS);
+  if (most) return std::chrono::seconds(kRetryAfterMaxS);
+  return std::chrono::milliseconds(static_cast<int64_t>(std::ceil(seconds * 1000)));
+}
+
+// An HTTP date (RFC 9110 §5.6.7) in any of its three forms. nullopt: none.
+std::optional<int64_t> unix_time_of(std::string_view text) {
+  constexpr size_t kBytesMax = 64;
+  if (text.empty() || text.size() > kBytesMax) return std::nullopt;
+  const std::string date(text);
+  for (const char* form :
+       {"%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"}) {
+    std::tm time{};
+    const char* const end = ::strptime(date.c_str(), form, &time);
+    if (end != nullptr && *end == '\0') return static_cast<int64_t>(::timegm(&time));
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 HeaderList headers_for_worker(const HttpRequest& request) {
@@ -60,6 +113,7 @@ HeaderList headers_for_worker(const HttpRequest& request) {
   for (const auto& header : request.headers) {
     const std::string_view name = header.first;
     if (among(kHop, name) || among(kNotForWorkers, name) || name.starts_with("x-troupe-")) continue;
+    if (name.starts_with("sec-fetch-")) continue;
     if (has_connection && named_by_connection(request.headers, name)) continue;
     out.push_back(header);
   }
@@ -82,8 +136,9 @@ HeaderList headers_for_client(const HeaderList& answer, HeaderList own) {
   for (const auto& header : answer) {
     const std::string_view name = header.first;
     if (among(kHop, name) || name.starts_with("x-troupe-") || named_by_connection(answer, name)) continue;
-    // A browser is told by this gateway what it may keep or let pages read, not by a foreign worker.
-    if (name == "set-cookie" || name.starts_with("access-control-")) continue;
+    // A browser takes this gateway for one server, whose workers have no say in what it keeps or lets pages
+    // read.
+    if (among(kNotForClients, name) || name.starts_with("access-control-")) continue;
     const auto end = own.begin() + static_cast<long>(own_count);
     if (std::any_of(own.begin(), end, [&](const auto& o) { return o.first == name; })) continue;
     own.push_back(header);
@@ -91,11 +146,14 @@ HeaderList headers_for_client(const HeaderList& answer, HeaderList own) {
   return own;
 }
 
-Duration retry_after_of(std::string_view text) {
-  int64_t seconds = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (error != std::errc() || end != text.data() + text.size() || seconds < 0) return Duration::zero();
-  return std::chrono::seconds(std::min<int64_t>(seconds, 86'400));
+Duration retry_after_of(std::string_view text, std::string_view date) {
+  if (text.empty()) return Duration::zero();
+  if (text.front() >= '0' && text.front() <= '9') return of_seconds(text);
+  const auto until = unix_time_of(text);
+  if (!until) return Duration::zero();
+  // By the clock of the server that wrote both; a date in the past is a clock that differs, not a permission.
+  const int64_t now = unix_time_of(date).value_or(std::time(nullptr));
+  return std::chrono::seconds(std::clamp<int64_t>(*until - now, 1, kRetryAfterMaxS));
 }
 
 }  // namespace troupe

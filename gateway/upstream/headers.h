@@ -14,8 +14,9 @@ namespace troupe {
 // The client's headers for a worker: all but those of this hop (RFC 9110 §7.6.1, and those named by
 // `Connection`), those the gateway itself sets (x-request-id, x-request-timeout-ms, and every x-troupe-*: a
 // client does not speak for the gateway), `expect` and `accept-encoding` (the gateway reads answers in
-// passing), and the client's secrets, which are for this gateway alone: `cookie`, `x-api-key`,
-// `api-key`. (Of `authorization` see RequestDriver::worker_headers().)
+// passing), those by which a browser names the page that asks (`origin`, `referer`, `sec-fetch-*`: the
+// gateway has judged them), and the client's secrets, which are for this gateway alone: `cookie`,
+// `x-api-key`, `api-key`. (Of `authorization` see RequestDriver::worker_headers().)
 HeaderList headers_for_worker(const HttpRequest& request);
 
 // Adds what a worker needs to report what it holds (x-troupe-set, -session), and how much of the prompt is
@@ -26,11 +27,14 @@ HeaderList headers_for_worker(const HttpRequest& request);
 // marks any more, ages out (prefix_cache.h).
 void append_hints(const route::PrefixKey& key, bool planned, HeaderList& headers);
 
-// The worker's headers for the client, `own` first: without this hop's, Content-Length, x-troupe-* and those
-// that `own` sets.
+// The worker's headers for the client, `own` first: without this hop's, Content-Length, x-troupe-*, those
+// that `own` sets, and those that act on a browser for all of its server (cookies, cross-origin permissions,
+// Alt-Svc, Clear-Site-Data, HSTS, Refresh and the like), which this gateway is, and not the worker.
 HeaderList headers_for_client(const HeaderList& answer, HeaderList own);
 
-// Retry-After's value in seconds, a day at most; zero: none, or a date.
-Duration retry_after_of(std::string_view text);
+// Retry-After's value, seconds or an HTTP date, as a time from now, a day at most; zero: neither. `date`: the
+// answer's Date header, from which the time to a date is measured, for two machines' clocks differ; empty:
+// this machine's clock. A date that is not ahead counts as a second.
+Duration retry_after_of(std::string_view text, std::string_view date = {});
 
 }  // namespace troupe
