@@ -99,7 +99,8 @@ StatusOr<Endpoint> Endpoint::parse(std::string_view url) {
     }
   }
   if (!is_host_name(endpoint.host))
-    return bad_url(url, "expected http://host:port or https://host:port, without a path");
+    return bad_url(url, absl::StrCat("expected http://host:port or https://host:port; '", endpoint.host,
+                                     "' is no host"));
   if (port.empty() && scheme_end == std::string_view::npos)  // could be a typo as well as a host
     return bad_url(url, "expected http://host:port, https://host:port or host:port");
   if (port.empty()) return endpoint;

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "absl/strings/str_cat.h"
+#include "common/api/passed_paths.h"
 #include "common/core/base64.h"
 #include "common/core/status.h"
 
@@ -48,6 +49,22 @@ bool is_path(std::string_view path) {
          path.find("//") == std::string_view::npos;
 }
 
+// The part of a path in which it names an endpoint, which the gateway does itself; empty: none. (A proxy may
+// well have workers below /rerank or /v1/a/b, so only whole endpoints count.)
+std::string_view endpoint_in(std::string_view path) {
+  constexpr std::string_view kEnds[] = {
+      "/v1/chat/completions", "/chat/completions", "/v1/completions", "/completions",
+      "/v1/models",           "/v1/prefixes",      "/v1/load"};
+  while (path.ends_with('/')) path.remove_suffix(1);
+  for (const std::string_view end : kEnds) {
+    if (path.ends_with(end)) return path.substr(path.size() - end.size());
+  }
+  for (const std::string_view end : kPassedPaths) {
+    if (end.starts_with("/v1/") && path.ends_with(end)) return path.substr(path.size() - end.size());
+  }
+  return {};
+}
+
 StatusOr<std::string> path_before(std::string_view path) {
   while (path.ends_with('/')) path.remove_suffix(1);
   if (path.ends_with("/v1")) path.remove_suffix(3);  // the gateway's own paths begin with it
@@ -83,6 +100,12 @@ StatusOr<Upstream> Upstream::parse(std::string_view url) {
   TROUPE_ASSIGN_OR_RETURN(upstream.endpoint,
                           Endpoint::parse(absl::StrCat(to_absl(url.substr(0, begin)),
                                                        to_absl(url.substr(host, authority_end - host)))));
+  if (const std::string_view named = endpoint_in(rest); !named.empty()) {
+    const size_t base_size = shown.size() - static_cast<size_t>(rest.end() - named.begin());
+    return refuse(invalid_argument(absl::StrCat("names an endpoint, ", to_absl(named),
+                                                ", which the gateway adds itself: write ",
+                                                shown.substr(0, base_size))));
+  }
   auto path = path_before(rest);
   if (!path.ok()) return refuse(path.status());
   upstream.path = *std::move(path);

@@ -415,6 +415,9 @@ TEST(Endpoint, ParsesUrlsAndNamesFaults) {
     EXPECT_FALSE(endpoint.ok()) << bad;
     EXPECT_NE(std::string(endpoint.status().message()).find(bad), std::string::npos);
   }
+  const std::string no_host(Endpoint::parse("http://a host:8").status().message());
+  EXPECT_NE(no_host.find("'a host' is no host"), std::string::npos) << no_host;
+  EXPECT_EQ(no_host.find("without"), std::string::npos) << "a path may well be right, as in worker_urls";
   const std::string secret(Endpoint::parse("http://user:secret@h:1").status().message());
   EXPECT_NE(secret.find("credentials"), std::string::npos) << secret;
   EXPECT_EQ(secret.find("secret@"), std::string::npos) << secret;

@@ -67,6 +67,29 @@ TEST(UpstreamUrl, RefusesByNameAndNeverShowsCredentials) {
   }
 }
 
+// As copied from a client's settings: every request would go to /v1/chat/completions/v1/chat/completions.
+TEST(UpstreamUrl, EndsBeforeTheEndpoint) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"http://h:8000/v1/chat/completions", "write http://h:8000"},
+      {"http://h:8000/v1/chat/completions/", "write http://h:8000"},
+      {"https://h/openai/v1/completions", "write https://h/openai"},
+      {"https://h/api/chat/completions", "write https://h/api"},
+      {"http://h:8000/v1/models", "write http://h:8000"},
+      {"http://h:8000/v1/embeddings", "write http://h:8000"},
+      {"http://h:8000/v1/messages", "write http://h:8000"},
+      {"http://u:secret@h:8000/a/v1/responses", "write http://h:8000/a"}};
+  for (const auto& [url, right] : cases) {
+    const auto upstream = Upstream::parse(url);
+    ASSERT_FALSE(upstream.ok()) << url;
+    const std::string why(upstream.status().message());
+    EXPECT_TRUE(why.ends_with(right)) << why;
+    EXPECT_THAT(why, Not(HasSubstr("secr"))) << url;
+    EXPECT_TRUE(Upstream::parse(right.substr(right.find("http"))).ok()) << right;
+  }
+  for (const char* path : {"/v1", "/v1/", "/openai/v1", "/v1/account/gateway/openai", "/rerank", "/models"})
+    EXPECT_TRUE(Upstream::parse("http://h:8000" + std::string(path)).ok()) << path;
+}
+
 TEST(Upstream, ServesUnderClientsNames) {
   std::vector<ModelCard> listed(3);
   listed[0].id = "org/m";
@@ -175,6 +198,8 @@ TEST_F(UpstreamSettings, RefuseMistakesByName) {
       {"upstreams: [{url: 'http://a:1', tls: {insecure_skip_verify: true}}]", "with an https:// url only"},
       {"upstreams: [{url: 'https://a', tls: {ca_file: /nowhere/ca}}]", "/nowhere/ca"},
       {"upstreams: [{url: 'http://a:1', models: {m: ''}}]", "models.m: is empty"},
+      {"upstreams: [{url: 'http://a:1/v1/chat/completions'}]", "write http://a:1"},
+      {"worker_urls: ['http://a:1/v1/completions']", "worker_urls[0]: 'http://a:1/v1/completions': names an"},
       {"worker_urls: ['http://a:1']\nupstreams: [{url: 'http://a:1'}]",
        "upstreams[0]: http://a:1 is there twice"},
       {"worker_urls: ['http://u:secret@a:1/p', 'http://a:1/p']",
