@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/json/json.h"
-#include "gateway/access/browser_guard.h"
+#include "common/net/cors.h"
 
 namespace troupe {
 
@@ -10,15 +10,12 @@ namespace {
 
 constexpr std::string_view kWorkersPath = "/admin/workers";
 
-// The methods of a path of this port; empty: unknown path.
-std::string_view methods_of(std::string_view path) {
-  if (path == "/admin/explain" || path == kGossipPath) return "POST";
-  if (path == kWorkersPath) return "GET, HEAD, POST, DELETE";
-  for (const std::string_view known : {"/metrics", "/livez", "/readyz", "/health", "/admin/table"}) {
-    if (path == known) return "GET, HEAD";
-  }
-  return "";
-}
+constexpr std::string_view kDrainPath = "/admin/workers/{id}/drain";
+
+constexpr HttpRoute kRoutes[] = {
+    {"GET, HEAD", "/metrics"}, {"GET, HEAD", "/livez"},       {"GET, HEAD", "/readyz"},
+    {"GET, HEAD", "/health"},  {"GET, HEAD", "/admin/table"}, {"GET, HEAD, POST, DELETE", kWorkersPath},
+    {"POST", kDrainPath},      {"POST", "/admin/explain"},    {"POST", kGossipPath}};
 
 // The id in /admin/workers/{id}/drain; empty for any other path.
 std::string_view drained_id(std::string_view path) {
@@ -26,6 +23,15 @@ std::string_view drained_id(std::string_view path) {
   if (!path.starts_with(kBegin) || !path.ends_with(kEnd) || path.size() <= kBegin.size() + kEnd.size())
     return "";
   return path.substr(kBegin.size(), path.size() - kBegin.size() - kEnd.size());
+}
+
+// The methods of a path of this port; empty: unknown path.
+std::string_view methods_of(std::string_view path) {
+  if (!drained_id(path).empty()) path = kDrainPath;
+  for (const HttpRoute& route : kRoutes) {
+    if (route.path == path) return route.methods;
+  }
+  return "";
 }
 
 // {"url": "http://host:port"}
@@ -78,7 +84,7 @@ Task<void> Admin::handle(Exchange& exchange) {
 Admin::Page Admin::page(const HttpRequest& request) {
   const bool get = request.method == "GET" || request.method == "HEAD";
   const std::string_view drained = drained_id(request.path);
-  const std::string_view methods = drained.empty() ? methods_of(request.path) : "POST";
+  const std::string_view methods = methods_of(request.path);
   if (const auto refused = refusal_of(request)) return failed(*refused);
   if (get && methods.starts_with("GET")) return read(request);
   if (request.method == "POST" && !drained.empty()) return drain_worker(drained);
@@ -95,14 +101,17 @@ Admin::Page Admin::page(const HttpRequest& request) {
   return page;
 }
 
+std::vector<HttpRoute> Admin::routes() {
+  return {std::begin(kRoutes), std::end(kRoutes)};
+}
+
+// (A gateway's message has a seal instead of a key, is no JSON, and comes under any name.)
 std::optional<ApiError> Admin::refusal_of(const HttpRequest& request) const {
-  if (!request.path.starts_with("/admin/") || request.path == kGossipPath) return std::nullopt;
+  if (!request.path.starts_with("/admin/")) return std::nullopt;
+  if (request.path == kGossipPath) return page_refusal(request, nullptr);
   if (auto foreign = host_refusal(request.header("host"), hosts_)) return foreign;
   if (request.method == "GET" || request.method == "HEAD") return std::nullopt;
-  if (auto page = change_refusal({.origin = request.header("origin"),
-                                  .sec_fetch_site = request.header("sec-fetch-site"),
-                                  .content_type = request.header("content-type")}))
-    return page;
+  if (auto page = change_refusal(request, nullptr)) return page;
   if (keys_ == nullptr || certified_) return std::nullopt;
   const std::string_view authorization = request.header("authorization");
   const auto client = keys_->find(authorization);
@@ -118,8 +127,8 @@ std::optional<ApiError> Admin::refusal_of(const HttpRequest& request) const {
 
 // Accepts bodies only where they are needed and allowed. (A gossip seal is checked after the message.)
 bool Admin::wants_body(const HttpRequest& head) const {
-  if (head.path == kGossipPath) return parts_.gossip.may_take(head.header(kGossipAuthHeader));
-  return head.path.starts_with("/admin/") && !refusal_of(head);
+  if (!head.path.starts_with("/admin/") || refusal_of(head)) return false;
+  return head.path != kGossipPath || parts_.gossip.may_take(head.header(kGossipAuthHeader));
 }
 
 Admin::Page Admin::read(const HttpRequest& request) {

@@ -6,7 +6,7 @@
 //
 // With API keys only a key that is marked `admin` may change the fleet, or have requests explained; so may a
 // client with a certificate where this port demands one. A web page may not, nor read /admin under a foreign
-// name (access/browser_guard.h). Reading is open to all that reach the port: /metrics
+// name (common/net/cors.h). Reading is open to all that reach the port: /metrics
 // shows as much. Gossip has a seal of its own (cluster/gossip_auth.h).
 
 #include <optional>
@@ -47,6 +47,9 @@ class Admin {
   void answer_to(std::vector<std::string> hosts) { hosts_ = std::move(hosts); }
   // Which workers may be added.
   void add_only(WorkerUrlRules rules) { addable_ = std::move(rules); }
+
+  // All that this port answers.
+  static std::vector<HttpRoute> routes();
 
   Task<void> handle(Exchange& exchange);
   // See HttpServerOptions.

@@ -251,6 +251,7 @@ void make_parts(GatewayConfig& config) {
   config.fleet.set_loads_half_life = config.router.planner.half_life;
   config.fleet.sets_max = config.router.memory.sets_max;
   config.proxy.api.body_bytes_max = config.main_server.body_bytes_max;
+  config.proxy.cors_origins = config.main_server.cors_origins;
 }
 
 Status make_record(const GatewaySettings& s, GatewayConfig& config) {

@@ -249,6 +249,14 @@ std::optional<HttpFault> read_status_line(std::string_view line, bool& http_1_0,
 
 }  // namespace
 
+bool lists_method(std::string_view methods, std::string_view method) {
+  for (size_t at = methods.find(method); at != std::string_view::npos; at = methods.find(method, at + 1)) {
+    const size_t end = at + method.size();
+    if ((at == 0 || methods[at - 1] == ' ') && (end == methods.size() || methods[end] == ',')) return true;
+  }
+  return false;
+}
+
 std::string_view find_header(const HeaderList& headers, std::string_view name) {
   for (const auto& [key, value] : headers) {
     if (key == name) return value;

@@ -23,6 +23,13 @@ struct HttpRequest {
   std::string_view header(std::string_view name) const;
 };
 
+// An endpoint: methods as an Allow header lists them ("GET, HEAD"), at a path, whose {id} may be
+// anything.
+struct HttpRoute {
+  std::string_view methods, path;
+};
+bool lists_method(std::string_view methods, std::string_view method);
+
 // First value of `name` (lower case), or empty.
 std::string_view find_header(const HeaderList& headers, std::string_view name);
 

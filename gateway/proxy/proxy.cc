@@ -7,9 +7,11 @@
 #include "common/api/passed_paths.h"
 #include "common/api/prefix.h"
 #include "common/json/json.h"
+#include "common/net/cors.h"
 #include "gateway/proxy/keepalive_exchange.h"
 #include "gateway/proxy/passed_request.h"
 #include "gateway/proxy/request_scopes.h"
+#include "gateway/proxy/routes.h"
 
 namespace troupe {
 
@@ -17,18 +19,6 @@ namespace {
 
 ForwardParser parser_of(std::string_view path) {
   return is_passed_path(path) ? parse_passed : forward_parser(path);
-}
-
-bool lists_models(std::string_view path) {
-  return path == "/v1/models" || path == "/v1/models/";
-}
-
-// Empty: the path does not exist.
-std::string_view methods_of(std::string_view path) {
-  if (lists_models(path) || !model_of_path(path).empty() || path == "/health") return "GET, HEAD";
-  if (path == kPrefixesPath) return "GET, HEAD, POST";
-  if (parser_of(path) != nullptr) return "POST";
-  return prefix_id_of(path).empty() ? "" : "GET, HEAD, DELETE";
 }
 
 bool reads(const HttpRequest& request) {
@@ -63,8 +53,13 @@ void Proxy::start_drain(Duration grace) {
   queue_.drain(grace / 2);
 }
 
+std::optional<ApiError> Proxy::page_refusal_of(const HttpRequest& request) const {
+  return changes_state(request) ? change_refusal(request, &core_.options.cors_origins) : std::nullopt;
+}
+
 Task<void> Proxy::handle(Exchange& exchange) {
   const HttpRequest& request = exchange.request();
+  if (auto refused = page_refusal_of(request)) return refuse_page(exchange, *std::move(refused));
   const bool post = request.method == "POST";
   if (const ForwardParser parse = parser_of(request.path); parse != nullptr && post)
     return route_and_forward(exchange, parse);
@@ -72,6 +67,12 @@ Task<void> Proxy::handle(Exchange& exchange) {
   if (reads(request) && request.path == kPrefixesPath) return prefixes_.list(exchange);
   const bool known = reads(request) || request.method == "DELETE";
   return known && !prefix_id_of(request.path).empty() ? prefixes_.known(exchange) : answer_own(exchange);
+}
+
+Task<void> Proxy::refuse_page(Exchange& exchange, ApiError error) {
+  RequestContext context;
+  const RequestScope scope(core_, replies_, exchange, context);
+  co_await replies_.refuse(exchange, context, error);
 }
 
 // Answers of the gateway itself: lists, its health, and paths it does not know.
@@ -104,7 +105,7 @@ Task<void> Proxy::answer_own(Exchange& exchange) {
     auto [status, body] = health();
     co_await replies_.answer(exchange, context, status, std::move(body));
   } else {
-    const std::string_view allow = methods_of(request.path);
+    const std::string_view allow = main_port_methods(request.path);
     const bool elsewhere = request.path.starts_with("/admin") || request.path == "/metrics";
     ApiError error =
         ApiError::bad_field("", absl::StrCat("there is no ", request.method, " ", request.path, " here",

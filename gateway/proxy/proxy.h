@@ -13,6 +13,7 @@
 // handler, and with it the request at the worker. On the event loop's thread.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -44,7 +45,7 @@ class Proxy {
   Proxy(const ProxyOptions& options, const Parts& parts, uint64_t seed);
 
   // Each of these holds from now on. REQUIRES: what is passed outlives this.
-  void record_to(TrafficRecorder& recorder);                           // traffic
+  void record_to(TrafficRecorder& recorder);  // traffic
   void keep_pins(route::PinBook& pins) { core_.pins = &pins; }         // of clients
   void keep_texts(PrefixTextCache& texts);                             // of personas that are asked for
   void require_keys(const ApiKeys& keys) { gate_.require(keys); }      // of clients
@@ -52,7 +53,7 @@ class Proxy {
 
   Task<void> handle(Exchange& exchange);
   // A request with this head may be let in: its body is worth waiting for.
-  bool wants_body(const HttpRequest& head) const { return gate_.wants_body(head); }
+  bool wants_body(const HttpRequest& head) const { return !page_refusal_of(head) && gate_.wants_body(head); }
 
   // It is not ready any more from now on, so that balancers send it nothing; requests that come all the same
   // are answered.
@@ -72,6 +73,9 @@ class Proxy {
   std::string request_id(const HttpRequest& request) { return replies_.request_id(request); }
 
  private:
+  // The error of a page from elsewhere that would change something.
+  std::optional<ApiError> page_refusal_of(const HttpRequest& request) const;
+  Task<void> refuse_page(Exchange& exchange, ApiError error);
   Task<void> answer_own(Exchange& exchange);
   Task<void> route_and_forward(Exchange& exchange, ForwardParser parse);
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "common/core/time.h"
+#include "common/net/cors.h"
 #include "common/settings/schema.h"
 #include "gateway/proxy/request_parser.h"
 #include "gateway/route/request/retry.h"
@@ -21,6 +22,7 @@ struct ProxyOptions : RequestParserOptions, route::StallOptions {
   // A request that a worker of another kind may have begun is sent again to the next one, unless the client's
   // header says otherwise.
   bool resend_to_foreign = true;
+  CorsOrigins cors_origins;  // whose pages may change what is kept here (HttpServerOptions has the same)
 };
 
 // Describes the time-outs of requests and streams, sse_keepalive_ms, retry.*, limits.requests and

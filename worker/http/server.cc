@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/api/cache_report.h"
+#include "common/net/cors.h"
 #include "common/net/request_headers.h"
 #include "worker/http/conversations.h"
 #include "worker/http/http_call.h"
@@ -24,21 +25,19 @@ constexpr std::string_view kPrefixRoute = "/v1/prefixes/{id}";
 constexpr std::string_view kModelRoute = "/v1/models/{id}";
 constexpr std::string_view kTailRoute = "/v1/conversations/{session}";
 
-// Returns whether `method` is in a list like "GET, HEAD".
-bool allows(std::string_view methods, std::string_view method) {
-  for (size_t at = methods.find(method); at != std::string_view::npos; at = methods.find(method, at + 1)) {
-    const size_t end = at + method.size();
-    if ((at == 0 || methods[at - 1] == ' ') && (end == methods.size() || methods[end] == ',')) return true;
-  }
-  return false;
-}
-
 ApiError keeps_conversations() {
   ApiError error = ApiError::unsupported(
       "",
       "this worker tells nobody of its conversations (hand_on_conversations: false in its configuration)");
   error.http_status = 403;
   return error;
+}
+
+// The error of a page from elsewhere that would change something.
+std::optional<ApiError> page_refusal_of(const HttpRequest& request, bool only_asks,
+                                        const CorsOrigins& origins) {
+  const bool reads = request.method == "GET" || request.method == "HEAD";
+  return reads || only_asks ? std::nullopt : change_refusal(request, &origins);
 }
 
 PrefixRegistry::Options book_options(const LoadReport& report, double max_pinned_share) {
@@ -97,6 +96,7 @@ struct WorkerServer::Impl {
   struct Route {
     std::string_view methods, path;
     Task<void> (Impl::*handler)(HttpCall&);
+    bool only_asks = false;  // its POST changes nothing here: any page may send it
   };
   static const std::array<Route, 18> kRoutes;
   static const Route* find_route(std::string_view path);
@@ -124,10 +124,10 @@ struct WorkerServer::Impl {
 };
 
 constexpr std::array<WorkerServer::Impl::Route, 18> WorkerServer::Impl::kRoutes{{
-    {"POST", "/v1/chat/completions", &Impl::chat},
-    {"POST", "/v1/completions", &Impl::completions},
-    {"POST", "/tokenize", &Impl::tokenize},
-    {"POST", "/detokenize", &Impl::detokenize},
+    {"POST", "/v1/chat/completions", &Impl::chat, true},
+    {"POST", "/v1/completions", &Impl::completions, true},
+    {"POST", "/tokenize", &Impl::tokenize, true},
+    {"POST", "/detokenize", &Impl::detokenize, true},
     {"GET, HEAD", "/v1/models", &Impl::models},
     {"GET, HEAD", "/v1/models/", &Impl::models},
     {"GET, HEAD", kModelRoute, &Impl::models},
@@ -206,8 +206,10 @@ Task<void> WorkerServer::Impl::dispatch(HttpCall& call) {
   const auto* route = find_route(request.path);
   if (route == nullptr) {
     co_await no_such_path(call);
-  } else if (!allows(route->methods, request.method)) {
+  } else if (!lists_method(route->methods, request.method)) {
     co_await call.fail_method(route->methods);
+  } else if (auto refused = page_refusal_of(request, route->only_asks, http_options.cors_origins)) {
+    co_await call.fail(*std::move(refused));
   } else {
     co_await (this->*route->handler)(call);
   }
@@ -343,6 +345,12 @@ WorkerServer::WorkerServer(const Parts& parts, const Options& options)
     : impl_(std::make_unique<Impl>(parts, options)) {}
 
 WorkerServer::~WorkerServer() = default;
+
+std::vector<HttpRoute> WorkerServer::routes() {
+  std::vector<HttpRoute> routes;
+  for (const Impl::Route& route : Impl::kRoutes) routes.push_back({route.methods, route.path});
+  return routes;
+}
 
 Status WorkerServer::listen() {
   return impl_->http.listen();

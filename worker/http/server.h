@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/core/log.h"
 #include "common/core/metrics.h"
@@ -36,6 +37,9 @@ class WorkerServer {
   };
   WorkerServer(const Parts& parts, const Options& options);
   ~WorkerServer();  // REQUIRES: never started, or drained
+
+  // All that it answers.
+  static std::vector<HttpRoute> routes();
 
   Status listen();  // binds; the error names host and port
   uint16_t port() const;
