@@ -51,10 +51,12 @@ ApiResult<Upstream> worker_of(std::string_view body) {
   return *std::move(upstream);
 }
 
-ApiError not_addable(const Endpoint& endpoint) {
+ApiError not_addable(const Endpoint& endpoint, const WorkerUrlRules& rules) {
   ApiError error = ApiError::bad_field(
       "url",
-      absl::StrCat("'url' is ", endpoint.authority(), ", which admin.worker_urls_allowed does not allow"));
+      absl::StrCat("'url' is ", endpoint.authority(), ", which ",
+                   rules.is_default() ? "is on no private network: admin.worker_urls_allowed must name it"
+                                      : "admin.worker_urls_allowed does not allow"));
   error.http_status = 403;
   error.code = "worker_url_not_allowed";
   return error;
@@ -160,7 +162,8 @@ Admin::Page Admin::change_workers(const HttpRequest& request) {
   auto upstream = worker_of(request.body);
   if (!upstream.ok()) return failed(upstream.error());
   if (request.method == "POST" && !addable_.allows(upstream->endpoint.host, upstream->endpoint.authority()))
-    return failed(not_addable(upstream->endpoint));
+    return failed(not_addable(upstream->endpoint, addable_));
+  upstream->refuses_link_local = true;
   if (request.method == "POST") {
     const auto added = parts_.fleet.add(upstream.value());
     if (!added.ok()) return failed(ApiError::unavailable(to_std(added.status().message())));

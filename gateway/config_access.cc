@@ -41,9 +41,10 @@ void describe_access(GatewaySettings& s, SettingsSchema& schema) {
           "operator's browser shows has none of them")
       .live();
   schema
-      .add(
-          "admin.worker_urls_allowed", &s.worker_urls_allowed,
-          "workers that may be added at run time: globs of host:port, networks such as 10.0.0.0/8; none: all")
+      .add("admin.worker_urls_allowed", &s.worker_urls_allowed,
+           "workers that may be added at run time: globs of host:port, networks such as 10.0.0.0/8; none: "
+           "those "
+           "of private networks")
       .live();
   schema.add("gossip.secret", &s.gossip_secret,
              "file of the secret by which gateways know each other's messages; empty: all are taken");
@@ -55,6 +56,9 @@ Status make_access(const GatewaySettings& s, GatewayConfig& config) {
   auto addable = WorkerUrlRules::parse(s.worker_urls_allowed);
   if (!addable.ok()) return annotate(addable.status(), "admin.worker_urls_allowed");
   config.workers_addable = *std::move(addable);
+  for (const auto* known : {&config.fleet.workers, &config.fleet.names}) {
+    for (const Upstream& upstream : *known) config.workers_addable.allow(upstream.endpoint.authority());
+  }
   if (s.gossip_secret.empty()) return absl::OkStatus();
   const auto secret = read_secret(s.gossip_secret);
   if (!secret.ok()) return annotate(secret.status(), "gossip.secret");

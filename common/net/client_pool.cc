@@ -10,6 +10,7 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "common/core/host_scope.h"
 #include "common/net/http_head.h"
 #include "common/net/http_write.h"
 
@@ -235,14 +236,25 @@ Task<StatusOr<std::vector<Tcp::endpoint>>> ClientPool::resolve(TimePoint until) 
     addresses.emplace_back(numeric, endpoint.port);
     co_return addresses;
   }
-  if (options.lookup) co_return looked_up();
+  if (options.lookup) co_return allowed(looked_up());
   const NameLookup lookup = co_await look_up(executor, endpoint.host, until, kAddressesMax);
   if (lookup.error == asio::error::timed_out)
     co_return failure(absl::StatusCode::kUnavailable, SendPhase::kConnect, "name lookup took too long");
   if (lookup.error) co_return connect_failure(lookup.error, absl::StatusCode::kUnavailable);
   for (const std::string& address : lookup.addresses)
     addresses.emplace_back(asio::ip::make_address(address), endpoint.port);
-  co_return addresses;
+  co_return allowed(std::move(addresses));
+}
+
+// Leaves a name's addresses that may be asked.
+StatusOr<std::vector<Tcp::endpoint>> ClientPool::allowed(std::vector<Tcp::endpoint> found) const {
+  if (!options.refuses_link_local) return found;
+  const size_t refused = std::erase_if(found, [](const Tcp::endpoint& one) {
+    return host_scope(one.address().to_string()) == HostScope::kLinkLocal;
+  });
+  if (refused == 0 || !found.empty()) return found;
+  return failure(absl::StatusCode::kUnavailable, SendPhase::kConnect,
+                 "the name leads to an address of the link or of a metadata service, which is not asked");
 }
 
 Task<Status> ClientPool::secure(std::shared_ptr<Channel> channel, absl::StatusCode code_when_late) {

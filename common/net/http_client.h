@@ -79,6 +79,9 @@ struct HttpClientOptions {
   // Looks a name up in place of the system: addresses and ports. Called on the executor's thread; must not
   // block. null: the system does.
   std::function<std::vector<std::pair<std::string, uint16_t>>(const std::string& host, uint16_t port)> lookup;
+  // A name that leads to an address of the link, or to a cloud's metadata service (core/host_scope.h), is not
+  // connected to: it was not this machine's operator alone who chose it. An address in its place is.
+  bool refuses_link_local = false;
   std::string path;           // put before every target, such as "/openai"
   std::string authorization;  // of every request, instead of its own
   // Receives each new connection's duration, name lookup and TLS handshake included, and whether it

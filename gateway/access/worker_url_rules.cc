@@ -8,6 +8,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/core/host_scope.h"
 
 namespace troupe {
 namespace {
@@ -96,10 +97,18 @@ StatusOr<WorkerUrlRules> WorkerUrlRules::parse(const std::vector<std::string>& r
   return parsed;
 }
 
+void WorkerUrlRules::allow(std::string_view authority) {
+  named_.insert(absl::AsciiStrToLower(to_absl(authority)));
+}
+
 bool WorkerUrlRules::allows(std::string_view host, std::string_view authority) const {
-  if (globs_.empty() && networks_.empty()) return true;
-  const std::string address = address_bytes(host);
   const std::string lower = absl::AsciiStrToLower(to_absl(authority));
+  if (named_.contains(lower)) return true;
+  if (is_default()) {
+    const HostScope scope = host_scope(host);
+    return scope == HostScope::kPrivate || scope == HostScope::kLocalName;
+  }
+  const std::string address = address_bytes(host);
   return std::any_of(globs_.begin(), globs_.end(),
                      [&](const std::string& glob) {
                        return glob_matches(glob, lower) && (!address.empty() || !is_of_addresses(glob));

@@ -54,7 +54,8 @@ struct Upstream {
   UpstreamKind kind = UpstreamKind::kAuto;
   double weight = 1;  // its share of the load, against the others'
   std::map<std::string, std::string>
-      models;  // clients' names to its own; empty: all that it serves, as it is
+      models;                       // clients' names to its own; empty: all that it serves, as it is
+  bool refuses_link_local = false;  // its name may not lead there (HttpClientOptions)
   std::string tls_ca;
   bool insecure_skip_verify = false;
   std::shared_ptr<TlsSource> tls;  // null: the fleet's

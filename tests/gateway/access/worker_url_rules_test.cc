@@ -23,6 +23,21 @@ TEST(WorkerUrlRules, GlobsAndNetworks) {
   };
   const std::vector<Case> cases = {
       {{}, "http://anything:1", true},
+      {{}, "http://127.0.0.1:31000", true},
+      {{}, "http://10.7.0.3:31000", true},
+      {{}, "http://[fd12::7]:31000", true},
+      {{}, "http://worker-0.workers.default.svc.cluster.local:31000", true},
+      {{}, "http://8.8.8.8:31000", false},
+      {{}, "https://llm.example.com", false},
+      {{}, "http://169.254.169.254", false},
+      {{}, "http://[::ffff:169.254.169.254]", false},
+      {{}, "http://2852039166", false},
+      {{}, "http://[fe80::1]:80", false},
+      {{}, "http://metadata.google.internal", false},
+      {{}, "http://0.0.0.0:31000", false},
+      {{"*"}, "http://169.254.169.254", true},
+      {{"*"}, "https://llm.example.com", true},
+      {{"169.254.0.0/16"}, "http://169.254.7.7:31000", true},
       {{"10.0.0.1:31000"}, "http://10.0.0.1:31000", true},
       {{"10.0.0.1:31000"}, "https://10.0.0.1:31000", true},
       {{"10.0.0.1:31000"}, "http://10.0.0.1:31001", false},
@@ -49,6 +64,16 @@ TEST(WorkerUrlRules, GlobsAndNetworks) {
   };
   for (const Case& one : cases)
     EXPECT_EQ(allows(one.rules, one.url), one.allowed) << one.url << (one.rules.empty() ? "" : one.rules[0]);
+}
+
+TEST(WorkerUrlRules, WorkersOfTheConfigurationAreAllowed) {
+  for (const std::vector<std::string>& written : {std::vector<std::string>{}, {"10.0.0.0/8"}}) {
+    WorkerUrlRules rules = *WorkerUrlRules::parse(written);
+    EXPECT_FALSE(rules.allows("llm.example.com", "llm.example.com:443"));
+    rules.allow("LLM.example.com:443");
+    EXPECT_TRUE(rules.allows("llm.example.com", "llm.Example.com:443"));
+    EXPECT_FALSE(rules.allows("llm.example.com", "llm.example.com:80"));
+  }
 }
 
 TEST(WorkerUrlRules, MalformedRulesAreNamed) {

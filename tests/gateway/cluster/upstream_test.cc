@@ -397,6 +397,26 @@ TEST(UpstreamNames, PooledConnectionsFollowThem) {
   loop.call([&] { client.reset(); });
 }
 
+// A name that was allowed when it was added may come to lead to the machine's credentials.
+TEST(UpstreamNames, LeadToNoMetadataServiceWhereThatIsRefused) {
+  Loop loop;
+  Endpoint named;
+  named.host = "worker.internal";
+  HttpClientOptions options;
+  options.refuses_link_local = true;
+  std::vector<std::pair<std::string, uint16_t>> addresses{{"169.254.169.254", 80}, {"::ffff:a9fe:a9fe", 80}};
+  options.lookup = [&](const std::string&, uint16_t) { return addresses; };
+  auto client =
+      loop.call([&] { return std::make_unique<HttpClient>(loop.io.get_executor(), named, options); });
+  EXPECT_EQ(loop.run(ask_models(*client)), 0);
+  EXPECT_EQ(loop.call([&] { return client->stats().connects; }), 0u) << "not even tried";
+  StubWorker stub(loop, answer_whole);
+  loop.call([&] { addresses.push_back({"127.0.0.1", stub.endpoint().port}); });
+  EXPECT_EQ(loop.run(ask_models(*client)), 200) << "its other address is";
+  EXPECT_EQ(loop.call([&] { return client->stats().connects; }), 1u);
+  loop.call([&] { client.reset(); });
+}
+
 Task<void> answer_with_model(Exchange& exchange) {
   HeaderList headers;
   headers.emplace_back("content-type", "application/json");
