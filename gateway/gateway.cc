@@ -86,7 +86,7 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
       background_(io.get_executor()) {
   if (config.migrator.enabled) proxy_.keep_texts(texts_);
   share_pins(config);
-  proxy_.keep_pins(prefixes_.pins.book());
+  proxy_.keep_pins(prefixes_.pins.book(), prefixes_.store == nullptr);
   admin_.demands_certificates(config.metrics_demands_certificates);
   admin_.answer_to(config.admin_hosts);
   admin_.add_only(config.workers_addable);
@@ -102,7 +102,7 @@ void Gateway::share_pins(const GatewayConfig& config) {
     if (client == nullptr || client->tenant_salt().empty()) return std::nullopt;
     return salt_within(client->tenant_salt(), "");
   };
-  if (state_ == nullptr) return;
+  if (state_ == nullptr) return prefixes_.pins.take_up(config.api_keys.empty());
   const PinStore::Parts parts{io_.get_executor(),          prefixes_.pins, metrics_, clock_, log_,
                               router_.options().name.hex()};
   prefixes_.store = std::make_unique<PinStore>(config.state.etcd, config.state.prefix, parts);

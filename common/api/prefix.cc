@@ -56,6 +56,18 @@ void append_optional(std::string& out, std::string_view name, std::optional<int6
   out += value ? std::to_string(*value) : "null";
 }
 
+// Into the object that `out` ends with.
+void append_owners(std::string& out, const PrefixState& state) {
+  out.pop_back();
+  append_optional(out, "left_s", state.left_s);
+  out += ",\"owners\":[";
+  for (const std::string& owner : state.owners) {
+    if (out.back() != '[') out += ',';
+    append_json_string(out, owner);
+  }
+  out += "]}";
+}
+
 }  // namespace
 
 ApiResult<PrefixRequest> parse_prefix_request(std::string_view body, const ApiLimits& limits) {
@@ -117,6 +129,7 @@ std::string prefix_list_json(const PrefixList& list) {
   for (const PrefixState& state : list.prefixes) {
     if (out.back() != '[') out += ',';
     out += prefix_json(state);
+    if (list.with_owners) append_owners(out, state);
   }
   absl::StrAppend(&out, "],\"pinned_tokens\":", list.pinned_tokens,
                   ",\"max_pinned_tokens\":", list.pinned_tokens_max, "}");

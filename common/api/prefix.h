@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/api/api.h"
 
@@ -31,6 +32,11 @@ inline constexpr int64_t kPrefixTtlMaxS = 366 * 86'400;
 ApiResult<PrefixRequest> parse_prefix_request(std::string_view body, const ApiLimits& limits = {});
 
 inline constexpr std::string_view kPrefixesPath = "/v1/prefixes";
+// A gateway names the owner of a pin to its worker: a hash, from which neither key nor tenant can be had.
+// With it a worker refuses others' names, and unpins what the last owner has removed; without it, at once.
+inline constexpr std::string_view kOwnerHeader = "x-troupe-owner";
+// "1": a gateway asks for owners in the list.
+inline constexpr std::string_view kOwnersAskedHeader = "x-troupe-owners";
 // Returns the id in /v1/prefixes/{id}; empty for any other path.
 std::string_view prefix_id_of(std::string_view path);
 // Every worker of a model gives the same prefix the same id.
@@ -50,6 +56,9 @@ struct PrefixState {
   std::optional<int64_t> ttl_s;
   int64_t created_s = 0;             // Unix
   std::optional<int64_t> expires_s;  // Unix
+  // For gateways, in lists with owners.
+  std::vector<std::string> owners;
+  std::optional<int64_t> left_s;  // until it expires, whatever clocks say
 };
 std::string prefix_json(const PrefixState& state);
 
@@ -57,6 +66,7 @@ struct PrefixList {
   std::span<const PrefixState> prefixes;
   int64_t pinned_tokens = 0;  // in whole blocks
   int64_t pinned_tokens_max = 0;
+  bool with_owners = false;
 };
 std::string prefix_list_json(const PrefixList& list);
 std::string prefix_deleted_json(std::string_view id);

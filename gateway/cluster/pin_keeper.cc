@@ -8,6 +8,7 @@
 #include "common/api/prefix.h"
 #include "common/json/json.h"
 #include "common/net/timer.h"
+#include "gateway/cluster/pin_listing.h"
 #include "gateway/upstream/forward.h"
 #include "gateway/upstream/headers.h"
 
@@ -20,6 +21,8 @@ namespace {
 
 constexpr auto kPinTick = std::chrono::seconds(1);
 constexpr auto kPinWithin = std::chrono::seconds(60);
+constexpr auto kLookEvery = std::chrono::seconds(30);  // at one worker's list
+constexpr auto kLookWithin = std::chrono::seconds(3);
 
 }  // namespace
 
@@ -31,6 +34,16 @@ PinKeeper::PinKeeper(const route::PinOptions& options, const Parts& parts)
                                       "Pinned prefixes computed anew, for a worker lost them.")),
       failed_(parts.metrics.counter("troupe_gateway_pins_failed_total",
                                     "Tries to compute a pinned prefix anew that failed.")) {}
+
+void PinKeeper::start(TaskGroup& group) {
+  group.spawn(run());
+  if (uptake_ != nullptr) group.spawn(look());
+}
+
+void PinKeeper::take_up(bool ownerless) {
+  uptake_ = std::make_unique<route::PinUptake>(book_);
+  takes_ownerless_ = ownerless;
+}
 
 bool PinKeeper::holds(const route::Pin::Place& place) const {
   const bool there = parts_.fleet.member(place.node) && parts_.fleet.state(place.node) != NodeState::kDead;
@@ -93,12 +106,67 @@ Task<void> PinKeeper::run() {
     kept_.Set(static_cast<double>(book_.size()));
     if (!parts_.fleet.probed()) continue;  // nobody knows yet which are lost
     book_.settle_claims([this](const route::Pin::Claim& claim) { return place_of(claim); });
-    const route::Pin* lost = book_.next_lost([this](const route::Pin::Place& place) { return holds(place); },
-                                             [this](const route::Pin& pin) { return is_ours(pin); });
+    const auto held = [this](const route::Pin::Place& place) { return holds(place); };
+    const size_t gone = uptake_ == nullptr ? 0 : uptake_->forget_lost(held);
+    if (gone > 0)
+      parts_.log.warn("pins_lost", {{"pins", gone}, {"why", "only workers that are gone knew them"}});
+    const route::Pin* lost =
+        book_.next_lost(held, [this](const route::Pin& pin) { return is_ours(pin) && !pin.taken_up; });
     if (lost == nullptr) continue;
     route::Pin pin = *lost;
     co_await compute(std::move(pin));
   }
+}
+
+Task<void> PinKeeper::look() {
+  Timer timer(parts_.executor);
+  while (true) {
+    timer.expires_after(kPinTick);
+    co_await timer.async_wait(use_task);
+    if (!parts_.fleet.probed()) continue;
+    looks_.resize(parts_.fleet.size());
+    for (NodeIndex node = 0; node < looks_.size(); ++node) {
+      if (is_due(node)) co_await look_at(node);
+    }
+  }
+}
+
+bool PinKeeper::is_due(NodeIndex node) const {
+  const Fleet& fleet = parts_.fleet;
+  if (!fleet.member(node) || !fleet.ours(node) || fleet.known_dead(node)) return false;
+  const std::optional<Look>& last = looks_[node];
+  return !last || last->life != parts_.router.loads().at(node).life ||
+         parts_.clock.now() >= last->at + kLookEvery;
+}
+
+Task<void> PinKeeper::look_at(NodeIndex node) {
+  const Fleet::Hold hold(parts_.fleet);
+  const uint32_t life = parts_.router.loads().at(node).life;
+  looks_[node] = Look{life, parts_.clock.now()};
+  ClientRequest request;
+  request.target = kPrefixesPath;
+  request.headers.emplace_back(kOwnersAskedHeader, "1");
+  const Deadline within = Deadline::after(parts_.clock.now(), kLookWithin);
+  const ForwardResult result =
+      co_await ask_once(parts_.fleet.client(node), request, within, kPinListingBytesMax);
+  if (result.end != ForwardResult::End::kAnswered || parts_.router.loads().at(node).life != life) co_return;
+  const auto listed = parse_pin_listing(result.held_body, parts_.clock.now(), takes_ownerless_);
+  if (!listed.ok()) {
+    parts_.log.warn("pins_not_listed",
+                    {{"worker", parts_.fleet.id(node)}, {"why", to_std(listed.status().message())}});
+    co_return;
+  }
+  const std::vector<const route::Pin*> removed = uptake_->take({node, life}, *listed);
+  for (const route::Pin* pin : removed) co_await remove_at(node, pin->prefix, pin->owner);
+}
+
+Task<void> PinKeeper::remove_at(NodeIndex node, Hash128 prefix, std::string owner) {
+  ClientRequest request;
+  request.method = "DELETE";
+  request.target = std::string(kPrefixesPath) + "/" + prefix_id(prefix);
+  if (!owner.empty()) request.headers.emplace_back(kOwnerHeader, owner);
+  const Deadline within = Deadline::after(parts_.clock.now(), kPinWithin);
+  co_await ask_once(parts_.fleet.client(node), request, within);
 }
 
 // The first candidate of its requests that is a worker of ours.
@@ -121,6 +189,7 @@ Task<void> PinKeeper::compute(route::Pin pin) {
   request.target = kPrefixesPath;
   request.headers.emplace_back("content-type", "application/json");
   append_hints(pin.key, parts_.router.at_home(pin.key, pin.model, node), request.headers);
+  if (!pin.owner.empty()) request.headers.emplace_back(kOwnerHeader, pin.owner);
   request.body = *body;
   const Deadline within = Deadline::after(parts_.clock.now(), kPinWithin);
   const ForwardResult result = co_await ask_once(parts_.fleet.client(node), request, within);
@@ -133,13 +202,11 @@ Task<void> PinKeeper::compute(route::Pin pin) {
   parts_.log.info("pin_computed", {{"worker", parts_.fleet.id(node)}, {"prefix", prefix_id(pin.prefix)}});
   const route::Pin::Place place{node, life, pin.expires ? pin.until : TimePoint::max()};
   book_.told_end(pin.prefix, place);
-  if (book_.placed(pin.id, place) || book_.is_of_another(pin.prefix, pin.owner)) co_return;
-  // It was deleted meanwhile.
-  ClientRequest undo;
-  undo.method = "DELETE";
-  undo.target = std::string(kPrefixesPath) + "/" + prefix_id(pin.prefix);
-  const Deadline soon = Deadline::after(parts_.clock.now(), kPinWithin);
-  co_await ask_once(parts_.fleet.client(node), undo, soon);
+  if (book_.placed(pin.id, place)) co_return;
+  // It was deleted meanwhile. (Where a store has all pins, the book knows whether others need it.)
+  const std::string owner = uptake_ == nullptr ? "" : pin.owner;
+  if (owner.empty() && book_.is_of_another(pin.prefix, pin.owner)) co_return;
+  co_await remove_at(node, pin.prefix, owner);
 }
 
 }  // namespace troupe

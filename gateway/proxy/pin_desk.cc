@@ -13,10 +13,6 @@ namespace troupe {
 
 namespace {
 
-std::string owner_of(const RequestContext& context) {
-  return context.client == nullptr ? "" : context.client->owner();
-}
-
 // KV memory of the smallest worker that serves the model; 0: none tells.
 int64_t kv_tokens_of(const route::Router& router, std::string_view model) {
   int64_t least = 0;
@@ -43,6 +39,23 @@ std::string open_body(std::string_view body, bool salted) {
 
 }  // namespace
 
+std::string PinDesk::owner_of(const RequestContext& context) {
+  return context.client == nullptr ? "" : context.client->owner();
+}
+
+std::vector<route::NodeIndex> PinDesk::nodes_of(std::string_view id, const RequestContext& context) const {
+  std::vector<route::NodeIndex> nodes;
+  const auto hash = parse_prefix_id(id);
+  const route::Pin* const pin = core_.pins == nullptr || !hash
+                                    ? nullptr
+                                    : core_.pins->find(route::Pin::id_of(*hash, owner_of(context)));
+  if (pin == nullptr) return nodes;
+  for (const route::Pin::Place& place : pin->places) {
+    if (core_.router.loads().at(place.node).life == place.life) nodes.push_back(place.node);
+  }
+  return nodes;
+}
+
 ApiResult<bool> PinDesk::allow(const HttpRequest& request, RequestContext& context) const {
   RoutedRequest& routed = context.routed;
   if (core_.pins == nullptr || context.client == nullptr || !routed.pin) return true;
@@ -57,6 +70,7 @@ ApiResult<bool> PinDesk::allow(const HttpRequest& request, RequestContext& conte
   wish.model = routed.model;
   const std::string body = open_body(context.body_for_worker(request), is_salted(routed));
   wish.body = body;
+  wish.set = routed.key.set;
   wish.tokens = core_.router.ratio().tokens(routed.key.prompt_bytes);
   wish.kv_tokens = kv_tokens_of(core_.router, routed.model);
   if (const std::string why = core_.pins->refusal(wish); !why.empty()) {

@@ -20,6 +20,8 @@ class PinDesk {
  public:
   explicit PinDesk(ProxyCore& core) : core_(core) {}
 
+  // Names the client's pins; empty: the gateway has no keys.
+  static std::string owner_of(const RequestContext& context);
   // May the request pin? Writes the time that it lasts into the body where it names none.
   ApiResult<bool> allow(const HttpRequest& request, RequestContext& context) const;
   // Workers have computed it: `answer` is the first one's. The last request for a prefix says whether it is
@@ -33,6 +35,8 @@ class PinDesk {
   struct Holders {
     bool client = false, others = false;
   };
+  // That hold the client's own pin.
+  std::vector<route::NodeIndex> nodes_of(std::string_view id, const RequestContext& context) const;
   Holders holders(std::string_view id, const RequestContext& context) const;  // who has it pinned
   // {"object": "list", "data": [{"id": …, …, "nodes": [{"node": …}, …]}, …]}, of the client's own.
   std::string list(const RequestContext& context, const Replies& replies) const;

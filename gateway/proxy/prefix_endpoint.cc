@@ -187,7 +187,7 @@ Task<ForwardResult> PrefixEndpoint::ask_to_make(const HttpRequest& request, Requ
   ClientRequest asked;
   asked.method = "POST";
   asked.target = kPrefixesPath;
-  asked.headers = parts_.driver.worker_headers(request, context);
+  asked.headers = headers_for(request, context, context.routed.pin && core_.fleet.ours(node));
   asked.body = context.body_for_worker(request);
   ForwardResult result = co_await ask_once(core_.fleet.client(node), asked, context.deadline);
   const TimePoint now = core_.clock.now();
@@ -199,6 +199,31 @@ Task<ForwardResult> PrefixEndpoint::ask_to_make(const HttpRequest& request, Requ
     context.flow.broken(core_.flow_context(), result.failure, true, now);
   }
   co_return result;
+}
+
+// `own`: with the name of the client's pins, which a worker of ours keeps.
+HeaderList PrefixEndpoint::headers_for(const HttpRequest& request, const RequestContext& context,
+                                       bool own) const {
+  HeaderList headers = parts_.driver.worker_headers(request, context);
+  std::string owner = own ? PinDesk::owner_of(context) : std::string();
+  if (!owner.empty()) headers.emplace_back(kOwnerHeader, std::move(owner));
+  return headers;
+}
+
+// The client's own pin is to end at the workers that keep the prefix for others. One that does not answer is
+// asked again by whatever sees it in its list (route/placement/pin_uptake.h).
+Task<void> PrefixEndpoint::release(const HttpRequest& request, const RequestContext& context,
+                                   std::string_view id) {
+  if (!core_.pins_by_owner) co_return;  // they are asked once its last owner has removed it
+  for (const route::NodeIndex node : pins_.nodes_of(id, context)) {
+    if (!core_.fleet.member(node) || !core_.router.view().routable(node)) continue;
+    ClientRequest asked;
+    asked.method = "DELETE";
+    asked.target = request.path;
+    asked.headers = headers_for(request, context, true);
+    const Deadline within{std::min(context.deadline.at, core_.clock.now() + kAskWithin)};
+    co_await ask_once(core_.fleet.client(node), asked, within);
+  }
 }
 
 // A worker whose context is no longer than that of one which refused it for its length.
@@ -263,7 +288,7 @@ Task<bool> PrefixEndpoint::ask_of_known(const HttpRequest& request, const Reques
   ClientRequest asked;
   asked.method = deletes && sure ? "DELETE" : "GET";
   asked.target = request.path;
-  asked.headers = parts_.driver.worker_headers(request, context);
+  asked.headers = headers_for(request, context, core_.pins_by_owner && core_.fleet.ours(ask.node));
   const Deadline within{std::min(context.deadline.at, core_.clock.now() + kAskWithin)};
   ask.result = co_await ask_once(core_.fleet.client(ask.node), asked, within);
   if (ask.ok() && !sure && !may(model_said(ask.result))) co_return false;
@@ -294,6 +319,7 @@ Task<void> PrefixEndpoint::known(Exchange& exchange) {
   }
   context.deadline = Deadline::after(context.started, timeout.value());
   if (request.method == "DELETE" && holders.others) {  // the workers keep it for them
+    co_await release(request, context, id);
     pins_.erase(id, context);
     std::string text = prefix_deleted_json(id);
     co_await parts_.replies.answer(exchange, context, 200, std::move(text));

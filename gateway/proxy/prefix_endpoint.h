@@ -46,6 +46,8 @@ class PrefixEndpoint {
   std::vector<route::Candidate> homes_of(const RequestContext& context) const;
   void keep(const HttpRequest& request, const RequestContext& context, const std::vector<Ask>& asks) const;
   Task<ForwardResult> ask_to_make(const HttpRequest& request, RequestContext& context);
+  HeaderList headers_for(const HttpRequest& request, const RequestContext& context, bool own) const;
+  Task<void> release(const HttpRequest& request, const RequestContext& context, std::string_view id);
   bool is_too_short(const RequestContext& context, route::NodeIndex node) const;
   bool asks_another(const RequestContext& context, const std::vector<Ask>& asks);
   Task<bool> ask_of_known(const HttpRequest& request, const RequestContext& context, Ask& ask);

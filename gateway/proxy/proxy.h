@@ -46,7 +46,11 @@ class Proxy {
 
   // Each of these holds from now on. REQUIRES: what is passed outlives this.
   void record_to(TrafficRecorder& recorder);  // traffic
-  void keep_pins(route::PinBook& pins) { core_.pins = &pins; }         // of clients
+  // Clients' pins. `by_owner`: no store has all of them, and workers keep each for its owners.
+  void keep_pins(route::PinBook& pins, bool by_owner) {
+    core_.pins = &pins;
+    core_.pins_by_owner = by_owner;
+  }
   void keep_texts(PrefixTextCache& texts);                             // of personas that are asked for
   void require_keys(const ApiKeys& keys) { gate_.require(keys); }      // of clients
   void change(const ProxyOptions& options) { core_.change(options); }  // limits, time-outs, retries

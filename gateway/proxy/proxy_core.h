@@ -55,7 +55,8 @@ struct ProxyCore {
   bool draining = false;                // new requests are refused, and their connections closed
   TrafficRecorder* recorder = nullptr;  // null: traffic is not recorded
   route::PinBook* pins = nullptr;       // null: pins are not kept here
-  PrefixTextCache* texts = nullptr;     // null: texts of personas are not kept
+  bool pins_by_owner = false;        // workers know others' pins that the book does not: they judge by owner
+  PrefixTextCache* texts = nullptr;  // null: texts of personas are not kept
 
   // The surroundings in which a request's flow decides.
   route::FlowContext flow_context() { return {router, retry_budget, signals, options}; }

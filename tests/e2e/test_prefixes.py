@@ -151,6 +151,40 @@ def test_pins_are_their_tenants_and_leave_room_for_others(tmp_path):
         assert pin("b1", "Dazin").status_code == 200
 
 
+def test_a_gateway_that_begins_anew_takes_up_its_workers_pins(tmp_path):
+    keys, secret = tmp_path / "keys.yaml", tmp_path / "secret"
+    secret.write_text("s" * 64)
+    keys.write_text("".join(f'{k}:\n  sha256: "{hashlib.sha256(k.encode()).hexdigest()}"\n  tenant: {k[0]}\n' for k in ("a1", "a2", "b1")))
+    flags = ("--api-keys", keys, "--tenant-secret", secret)
+    with Fleet(tmp_path, workers=2, worker_class=SimWorker, worker_flags=("--kv-cache-tokens", 65536), gateway_flags=flags) as fleet:
+        def pin(key, name, **fields):
+            body = {"model": MODEL, "messages": [system_of(name)], "pin": True, **fields}
+            return httpx.post(f"{fleet.url}/v1/prefixes", json=body, headers={"authorization": f"Bearer {key}"}, timeout=30).json()
+        made = {key: pin(key, f"of {key}", ttl_s=600) for key in ("a1", "b1")}
+        urls = [w.url for w in fleet.workers]
+        again = Gateway(urls, tmp_path, flags)
+        try:
+            again.wait_ready()
+            wait_until(lambda: pins_of(again.url, "b1"), 10, "it has asked the workers")
+            wait_until(lambda: pins_of(again.url, "a2"), 10, "both of them")
+            (listed,) = pins_of(again.url, "a2")
+            assert listed["id"] == made["a1"]["id"] and listed["tokens"] == made["a1"]["tokens"] and listed["ttl_s"] == 600
+            assert len(listed["nodes"]) == 1 and "owners" not in listed
+            delete = lambda key: httpx.delete(f"{again.url}/v1/prefixes/{made['a1']['id']}", headers={"authorization": f"Bearer {key}"}, timeout=5)
+            assert delete("b1").status_code == 404
+            assert delete("a2").json()["deleted"] and pins_of(again.url, "a1") == []
+        finally:
+            again.stop()
+        third = Gateway(urls, tmp_path, flags)
+        try:
+            third.wait_ready()
+            wait_until(lambda: pins_of(third.url, "b1"), 10, "it has asked the worker that has the other")
+            held = [p["id"] for url in urls for p in httpx.get(f"{url}/v1/prefixes", timeout=5).json()["data"]]
+            assert held == [made["b1"]["id"]] and pins_of(third.url, "a1") == [], "it does not come back"
+        finally:
+            third.stop()
+
+
 def test_bodies_are_refused_by_the_gateway_itself(tmp_path):
     with Fleet(tmp_path, workers=1) as fleet:
         assert make(fleet.url, "x", pin="yes").json()["error"]["param"] == "pin"

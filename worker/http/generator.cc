@@ -272,7 +272,7 @@ Task<void> Generator::handle_prefix(HttpCall& call, Prefixes& prefixes) {
     co_await call.fail(prepared.error());
     co_return;
   }
-  auto making = prefixes.begin(prepared->ask);
+  auto making = prefixes.begin(prepared->ask, call.request().header(kOwnerHeader));
   if (!making.ok()) {
     co_await call.fail(making.error());
     co_return;

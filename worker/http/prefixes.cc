@@ -1,5 +1,6 @@
 #include "worker/http/prefixes.h"
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <utility>
@@ -36,10 +37,11 @@ Prefixes::Prefixes(Executor executor, const PrefixRegistry::Options& options, st
       started_s_(std::time(nullptr)),
       timer_(executor) {}
 
-ApiResult<std::unique_ptr<Prefixes::Making>> Prefixes::begin(const PrefixRegistry::Ask& ask) {
+ApiResult<std::unique_ptr<Prefixes::Making>> Prefixes::begin(const PrefixRegistry::Ask& ask,
+                                                             std::string_view owner) {
   expire();
   if (const Status status = book_.begin(ask); !status.ok()) return begin_error(status);
-  return std::make_unique<Making>(*this, ask);
+  return std::make_unique<Making>(*this, ask, owner);
 }
 
 Prefixes::Making::~Making() {
@@ -49,6 +51,11 @@ Prefixes::Making::~Making() {
 std::string Prefixes::Making::finish(int64_t cached_tokens) {
   finished_ = true;
   if (prefixes_.book_.finish(ask_, cached_tokens, now())) prefixes_.engine_.unpin(ask_.hash);
+  if (ask_.pin) {
+    prefixes_.owners_.add(ask_.hash, owner_);
+  } else {
+    prefixes_.owners_.forget(ask_.hash);  // the last request has unpinned it, for all
+  }
   prefixes_.wait_for_expiry();
   return prefix_json(prefixes_.state_of(*prefixes_.book_.find(ask_.hash)));
 }
@@ -71,9 +78,14 @@ PrefixState Prefixes::state_of(const PrefixRegistry::Entry& entry) const {
 Task<void> Prefixes::list(HttpCall& call) {
   expire();
   std::vector<PrefixState> states;
-  for (const PrefixRegistry::Entry* entry : book_.all()) states.push_back(state_of(*entry));
+  for (const PrefixRegistry::Entry* entry : book_.all()) {
+    PrefixState& state = states.emplace_back(state_of(*entry));
+    state.owners = owners_.of(state.hash);
+    if (entry->expires) state.left_s = std::max<int64_t>(seconds(*entry->expires - now()), 1);
+  }
+  const bool with_owners = call.request().header(kOwnersAskedHeader) == "1";
   return call.answer_json(
-      200, prefix_list_json({states, book_.pinned_tokens(), book_.options().pinned_tokens_max}));
+      200, prefix_list_json({states, book_.pinned_tokens(), book_.options().pinned_tokens_max, with_owners}));
 }
 
 Task<void> Prefixes::one(HttpCall& call) {
@@ -81,8 +93,13 @@ Task<void> Prefixes::one(HttpCall& call) {
   const std::string id(prefix_id_of(call.request().path));
   const auto hash = parse_prefix_id(id);
   const PrefixRegistry::Entry* entry = hash ? book_.find(*hash) : nullptr;
-  if (entry == nullptr) return call.fail(unknown_prefix(id, "see GET /v1/prefixes"));
+  const std::string_view owner = call.request().header(kOwnerHeader);
+  if (entry == nullptr || !owners_.may_see(*hash, owner))
+    return call.fail(unknown_prefix(id, "see GET /v1/prefixes"));
   if (call.request().method != "DELETE") return call.answer_json(200, prefix_json(state_of(*entry)));
+  if (!owner.empty() && !owners_.remove(*hash, owner))  // it stays for the others
+    return call.answer_json(200, prefix_deleted_json(id));
+  owners_.forget(*hash);
   if (book_.erase(*hash) == PrefixRegistry::Erased::kUnpin) engine_.unpin(*hash);
   wait_for_expiry();
   return call.answer_json(200, prefix_deleted_json(id));
@@ -91,6 +108,10 @@ Task<void> Prefixes::one(HttpCall& call) {
 void Prefixes::expire() {
   book_.drop_lost([this](Hash128 hash) { return engine_.is_pinned(hash); });
   for (const Hash128& hash : book_.take_expired(now())) engine_.unpin(hash);
+  owners_.keep_only([this](const Hash128& hash) {
+    const PrefixRegistry::Entry* const entry = book_.find(hash);
+    return entry != nullptr && entry->is_pinned();
+  });
 }
 
 void Prefixes::wait_for_expiry() {

@@ -7,11 +7,13 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "common/api/prefix.h"
 #include "common/net/timer.h"
 #include "worker/engine/engine.h"
 #include "worker/http/http_call.h"
+#include "worker/http/pin_owners.h"
 #include "worker/input/prefix_registry.h"
 
 namespace troupe {
@@ -24,7 +26,8 @@ class Prefixes {
   // A prefix being computed; abandoned unless finish() is called.
   class Making {
    public:
-    Making(Prefixes& prefixes, const PrefixRegistry::Ask& ask) : prefixes_(prefixes), ask_(ask) {}
+    Making(Prefixes& prefixes, const PrefixRegistry::Ask& ask, std::string_view owner)
+        : prefixes_(prefixes), ask_(ask), owner_(owner) {}
     ~Making();
     Making(const Making&) = delete;
     Making& operator=(const Making&) = delete;
@@ -34,10 +37,12 @@ class Prefixes {
    private:
     Prefixes& prefixes_;
     const PrefixRegistry::Ask ask_;
+    const std::string owner_;
     bool finished_ = false;
   };
-  // 409 when the budget of pins does not suffice, 429 when too many are being computed.
-  ApiResult<std::unique_ptr<Making>> begin(const PrefixRegistry::Ask& ask);
+  // 409 when the budget of pins does not suffice, 429 when too many are being computed. `owner`: for whom it
+  // is pinned (pin_owners.h); may be empty.
+  ApiResult<std::unique_ptr<Making>> begin(const PrefixRegistry::Ask& ask, std::string_view owner = {});
 
   Task<void> list(HttpCall& call);
   Task<void> one(HttpCall& call);  // GET and DELETE
@@ -51,6 +56,7 @@ class Prefixes {
   void wait_for_expiry();
 
   PrefixRegistry book_;
+  PinOwners owners_;
   const std::string model_;
   Engine& engine_;
   const TimePoint started_at_;  // the same moment twice

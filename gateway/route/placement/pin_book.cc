@@ -12,6 +12,7 @@ std::string PinBook::refusal(const Wish& wish) const {
   bool again = false;
   const auto add = [&](const Pin& pin) {
     if (pin.owner != wish.owner) return;
+    if (pin.taken_up && !wish.set.is_zero() && pin.key.set == wish.set && pin.model == wish.model) return;
     again |= pin.content == content && pin.model == wish.model;
     count += 1;
     bytes += pin.body.size();

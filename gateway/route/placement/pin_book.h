@@ -55,8 +55,10 @@ struct Pin {
   std::string body;
   bool salted = false;
   bool shared = false;  // other gateways may know of it
-  std::string answer;   // what the first worker said of it, as JSON
-  PrefixKey key;        // of the set alone
+  // Known of a worker alone (pin_uptake.h): it has no body, and cannot be computed anew.
+  bool taken_up = false;
+  std::string answer;  // what the first worker said of it, as JSON
+  PrefixKey key;       // of the set alone
   bool expires = false;
   TimePoint until{};
   std::vector<Place> places;
@@ -86,6 +88,7 @@ class PinBook {
   struct Wish {
     std::string_view owner, model;
     std::string_view body;  // Pin::body
+    Hash128 set;            // one of its pins that was taken up is made anew by this, and does not count
     int64_t tokens = 0;
     int64_t kv_tokens = 0;
   };

@@ -226,6 +226,48 @@ TEST_F(Prefixes, ResidencySubscriberReceivesThePin) {
   EXPECT_TRUE(connection.read_until(R"("tokens":)" + whole + R"(,"pinned":false)")) << connection.buffer();
 }
 
+// The owners of the only prefix, as a gateway is shown them.
+std::string owners_of(const bj::object& list) {
+  std::string owners;
+  for (const bj::value& owner : list.at("data").as_array().at(0).as_object().at("owners").as_array())
+    owners += (owners.empty() ? "" : " ") + std::string(owner.as_string());
+  return owners;
+}
+
+TEST_F(Prefixes, ArePinnedForTheirOwnersUntilTheLastHasRemovedThem) {
+  const auto ask_as = [&](const std::string& owner, const char* method, const std::string& path) {
+    return ask(worker.port(), method, path, "", {"x-troupe-owner: " + owner});
+  };
+  const std::string body = prefix_body("Ruvo Tamek", R"(,"pin":true,"ttl_s":600)");
+  std::string path;
+  for (const std::string owner : {"aa01", "bb02", "no name!", "aa01"}) {
+    const bj::object made =
+        object_of(ask(worker.port(), "POST", "/v1/prefixes", body, {"x-troupe-owner: " + owner}));
+    EXPECT_FALSE(made.contains("owners"));
+    path = "/v1/prefixes/" + text_at(made, "id");
+  }
+  EXPECT_FALSE(list().at("data").as_array().at(0).as_object().contains("owners"));
+  const auto listed = [&] {
+    return object_of(ask(worker.port(), "GET", "/v1/prefixes", "", {"x-troupe-owners: 1"}));
+  };
+  EXPECT_EQ(owners_of(listed()), "aa01 bb02");
+  const int64_t left_s = number_at(listed().at("data").as_array().at(0).as_object(), "left_s");
+  EXPECT_TRUE(left_s > 500 && left_s <= 600) << left_s;
+  for (const char* method : {"GET", "DELETE"})
+    EXPECT_EQ(error_of(object_of(ask_as("cc03", method, path), 404), "code"), "prefix_not_found");
+  EXPECT_TRUE(object_of(ask_as("aa01", "DELETE", path)).at("deleted").as_bool());
+  EXPECT_EQ(owners_of(listed()), "bb02");
+  object_of(ask_as("aa01", "GET", path), 404);
+  EXPECT_GT(number_at(list(), "pinned_tokens"), 0);
+  EXPECT_TRUE(object_of(ask_as("bb02", "DELETE", path)).at("deleted").as_bool());
+  EXPECT_EQ(number_at(list(), "pinned_tokens"), 0);
+  // Pinned again it is only its new owner's, and without a name it is removed at once, for all.
+  object_of(ask(worker.port(), "POST", "/v1/prefixes", body, {"x-troupe-owner: cc03"}));
+  EXPECT_EQ(owners_of(listed()), "cc03");
+  EXPECT_TRUE(object_of(ask(worker.port(), "DELETE", path)).at("deleted").as_bool());
+  EXPECT_EQ(number_at(list(), "pinned_tokens"), 0);
+}
+
 TEST_F(Prefixes, DrainDoesNotWaitForExpiry) {
   const bj::object made = post(prefix_body("Ruvo Tamek", R"(,"pin":true,"ttl_s":3600)"));
   Connection late(worker.port());
