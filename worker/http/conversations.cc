@@ -56,7 +56,7 @@ ApiError unknown_session(std::string_view session) {
       "session", absl::StrCat("nothing of a conversation '", to_absl(clip_text(session)),
                               "' is cached here; GET /v1/conversations lists those that are"));
   error.http_status = 404;
-  error.code = "tail_not_found";
+  error.code = "conversation_not_found";
   return error;
 }
 

@@ -153,7 +153,7 @@ TEST(ConversationsEndpoint, NameTheWrongFieldOfABody) {
   EXPECT_EQ(ask(server.port(), "DELETE", "/v1/conversations").status, 405);
   for (const std::string& session : {name, std::string("x"), std::string("%00")}) {
     const auto error = object_of(tail_of(server, session), 404).at("error").as_object();
-    EXPECT_EQ(text_of(error.at("code")), "tail_not_found");
+    EXPECT_EQ(text_of(error.at("code")), "conversation_not_found");
   }
 }
 
