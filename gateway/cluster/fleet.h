@@ -5,9 +5,9 @@
 // (route/fleet/node_registry.h): the fleet feeds it what probes, requests and operators say, and performs its
 // actions over sockets, metrics and the router. All calls on the io_context's thread.
 //
-// A worker has a slot, which all others know it by. That of a removed worker is another's once nobody can
-// mean the first one by it: code that keeps slots across a wait has a Hold, or says that it listens to the
-// worker.
+// All other code knows a worker by its slot. The slot of a removed worker is given to another when no code
+// can mean the removed one by it any more: code that keeps slots across a wait has a Hold, or says that it
+// listens to the worker.
 
 #include <functional>
 #include <map>
@@ -64,8 +64,8 @@ class Fleet {
   // The error says why not all of these workers can be followed besides those that are.
   Status can_change(const FleetOptions& options);
 
-  // While one lives, the slot of a worker that is removed meanwhile is given to nobody. For as long as a
-  // request lasts, not for ever. The fleet outlives it.
+  // While a Hold lives, the slot of a worker that is removed meanwhile is not given to another. Held for as
+  // long as a request lasts, not for ever. The fleet outlives it.
   class Hold {
    public:
     explicit Hold(Fleet& fleet) : slots_(fleet.registry_.slots()), era_(slots_.begin_hold()) {}
@@ -77,7 +77,7 @@ class Fleet {
     route::NodeSlots& slots_;
     const route::NodeSlots::Era era_;
   };
-  // Somebody reads what this worker tells, for as long as it may last: its slot is given to nobody.
+  // While a reader of this worker's events listens, however long, its slot is not given to another.
   void listens(route::NodeIndex node, bool listens) { registry_.slots().listens(node, listens); }
 
   // Slots, those of removed workers included.
@@ -102,7 +102,7 @@ class Fleet {
   const Upstream& upstream(route::NodeIndex node) const { return workers_[node].upstream; }
   const std::string& id(route::NodeIndex node) const { return registered(node).id; }
   const route::RegisteredNode& registered(route::NodeIndex node) const { return registry_.nodes()[node]; }
-  // Clients that may not know its address are told this.
+  // The worker's name for clients that may not know its address.
   std::string name(route::NodeIndex node) const;
   // A removed worker counts as dead.
   route::NodeState state(route::NodeIndex node) const { return registered(node).state(); }
@@ -112,12 +112,12 @@ class Fleet {
   void on_event(route::NodeIndex node, route::HealthEvent event, std::string_view why = "");
   void set_models(route::NodeIndex node, std::vector<ModelCard> models);
   void set_load(route::NodeIndex node, LoadReport report, const CacheReport& cache = {});
-  // The load of a worker of another kind, as far as it tells.
+  // The load of a worker of another kind, as far as it reports it.
   void set_foreign_load(route::NodeIndex node, route::NodeReport report);
   // It is not ready any more and says that it takes requests for so long still.
   void saw_notice(route::NodeIndex node, Duration takes_requests_for);
-  // Names the life of the worker's cache, as a load report or a residency event told it: a new one means that
-  // it began empty.
+  // The epoch, from a load report or a residency event, names the life of the worker's cache: a new one means
+  // that the cache began empty.
   void saw_epoch(route::NodeIndex node, std::string_view epoch);
 
   // Its sets are on their way to others: requests of those that have not moved still go there.
@@ -133,13 +133,13 @@ class Fleet {
   void saw_beat(route::NodeIndex node) { workers_[node].heartbeats = true; }
   // By its probes, not by an operator's word.
   bool known_dead(route::NodeIndex node) const { return registered(node).known_dead(); }
-  // Somebody waits to know whether it lives: it is probed at once, if it has not just been.
+  // The caller waits to know whether the worker lives: it is probed at once, if it has not just been.
   void ask_after(route::NodeIndex node) {
     if (on_suspicion) on_suspicion(node);
   }
 
-  // All workers that can be routed to tell what each set costs them: the planner may go by the whole fleet's
-  // loads, which are the same at every gateway.
+  // All workers that can be routed to report what each set costs them: the planner may go by the whole
+  // fleet's loads, which are the same at every gateway.
   bool tells_set_loads() const;
   route::SetLoads take_set_loads(TimePoint now) { return set_loads_.take(now); }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// The load of a worker of another kind, as its own /metrics tell it: vLLM's, SGLang's and llama.cpp's names,
-// in Prometheus' text form. A pure function, linear in the text.
+// The load of a worker of another kind, from its own /metrics: vLLM's, SGLang's and llama.cpp's names, in
+// Prometheus' text form. A pure function, linear in the text.
 
 #include <optional>
 #include <string_view>
@@ -10,7 +10,7 @@
 
 namespace troupe {
 
-// Requests running and waiting, tokens computed, KV cache in tokens; zero where nothing tells. Engines and
+// Requests running and waiting, tokens computed, KV cache in tokens; zero where no line has it. Engines and
 // ranks of one server (lines that differ in labels) are added up. nullopt: no such names are in the text.
 std::optional<route::NodeReport> report_of_metrics(std::string_view text);
 

@@ -95,7 +95,7 @@ void Gossip::start(TaskGroup& group) {
   group_ = &group;
   if (peers_.empty() && !options_.finds) return;
   group.spawn(collect());
-  for (const auto& peer : peers_) group.spawn(tell(peer), peer->stop);
+  for (const auto& peer : peers_) group.spawn(exchange(peer), peer->stop);
 }
 
 void Gossip::found(const std::vector<Endpoint>& peers) {
@@ -118,7 +118,7 @@ void Gossip::found(const std::vector<Endpoint>& peers) {
       continue;
     add_peer(endpoint, true);
     log_.info("gossip_peer_found", {{"peer", peers_.back()->url}});
-    group_->spawn(tell(peers_.back()), peers_.back()->stop);
+    group_->spawn(exchange(peers_.back()), peers_.back()->stop);
   }
 }
 
@@ -132,8 +132,8 @@ Task<void> Gossip::collect() {
   }
 }
 
-Task<void> Gossip::tell(std::shared_ptr<Peer> of) {
-  Peer& peer = *of;
+Task<void> Gossip::exchange(std::shared_ptr<Peer> with) {
+  Peer& peer = *with;
   while (!peer.left()) {
     peer.timer.expires_at(rounds_.next_look(peer.number));
     boost::system::error_code woken;

@@ -100,7 +100,7 @@ class Gossip {
   struct Peer;
   Task<void> collect();
   void add_peer(const Endpoint& endpoint, bool was_found);
-  Task<void> tell(std::shared_ptr<Peer> of);
+  Task<void> exchange(std::shared_ptr<Peer> with);
   // The body of the peer's answer, if it took the message.
   Task<std::optional<std::string>> send(Peer& peer, std::string body);
   struct Reply {

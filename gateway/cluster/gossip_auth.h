@@ -4,7 +4,7 @@
 // it, of its sender's name and of its stamp, and an answer one of it and of the message's seal. So neither
 // can be forged. A stamp, the receiver's challenge and a count of the sender's, makes a message count once:
 // another life of the receiver has another challenge, and the same life takes only counts that grow. No
-// clocks are compared. A sender that does not know the challenge yet is told it (409) and sends again.
+// clocks are compared. A sender that does not know the challenge yet gets it (409) and sends again.
 // Confidentiality is TLS's task.
 
 #include <absl/container/flat_hash_map.h>

@@ -8,7 +8,7 @@ namespace {
 
 constexpr Duration kRetryFirst = std::chrono::seconds(1), kRetryMax = std::chrono::seconds(30);
 constexpr Duration kLookupMax = std::chrono::seconds(10);
-// More than are followed, to tell how many are not.
+// More than are followed, to know how many are not.
 constexpr size_t kAddressesRead = 4 * route::NameAddresses::kMax;
 
 }  // namespace

@@ -18,20 +18,20 @@ bool PeerDiscovery::keep(const std::string& key, std::string_view record) {
 }
 
 void PeerDiscovery::registered(const std::string& key, std::string_view record) {
-  if (keep(key, record)) tell();
+  if (keep(key, record)) publish();
 }
 
 void PeerDiscovery::gone(const std::string& key) {
-  if (found_.erase(key) > 0) tell();
+  if (found_.erase(key) > 0) publish();
 }
 
 void PeerDiscovery::all(const std::vector<std::pair<std::string, std::string>>& records) {
   found_.clear();
   for (const auto& [key, record] : records) keep(key, record);
-  tell();
+  publish();
 }
 
-void PeerDiscovery::tell() {
+void PeerDiscovery::publish() {
   std::vector<Endpoint> peers;
   for (const auto& [key, endpoint] : found_) peers.push_back(endpoint);
   gossip_.found(peers);

@@ -28,7 +28,7 @@ class PeerDiscovery {
 
  private:
   bool keep(const std::string& key, std::string_view record);
-  void tell();
+  void publish();
 
   Gossip& gossip_;
   const std::string own_key_;

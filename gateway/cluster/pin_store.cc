@@ -176,7 +176,7 @@ void PinStore::take(const KeyValue& kv, bool deleted) {
   if (!deleted) record = record_of(kv, log_);
   if (!deleted && !record) return;
   const bool ours = record && record->writer == writer_;
-  const PinSync::Heed heed = sync_.heard({*id, kv.mod_revision, deleted, ours});
+  const PinSync::Heed heed = sync_.observe({*id, kv.mod_revision, deleted, ours});
   if (heed == PinSync::Heed::kOld) return;
   if (deleted) {
     leases_.erase(*id);

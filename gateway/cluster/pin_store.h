@@ -8,8 +8,8 @@
 // that it follows, so that gateways cannot undo what has not reached them. All calls on the io_context's
 // thread.
 //
-// Kept by one gateway alone: a pin whose request has a cache_salt of the client's own, which is nobody else's
-// to know, and one whose record is longer than kPinRecordBytesMax.
+// Kept by one gateway alone: a pin whose request has a cache_salt of the client's own, which may not become
+// known, and one whose record is longer than kPinRecordBytesMax.
 
 #include <absl/container/flat_hash_map.h>
 

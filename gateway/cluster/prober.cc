@@ -65,8 +65,8 @@ struct Prober::Target {
   std::string ready_path{kFirstReadyPath};
   bool has_load = true;  // until a 404
   bool watched = false;
-  TimePoint metrics_at{};      // not asked for them before
-  bool tells_metrics = false;  // its models are of a server that is known to
+  TimePoint metrics_at{};    // not asked for them before
+  bool has_metrics = false;  // its models are of a server known to have them
 
   UpstreamKind kind = UpstreamKind::kAuto;  // as it was when it began
 
@@ -145,7 +145,7 @@ Task<void> Prober::probe(Target& target) {
   // Models and load first, state last: a worker is never routable without models to serve, and its KV size is
   // known by then.
   if (target.has_load) co_await ask_load(target);
-  const bool metrics = !fleet_.ours(target.node) && target.tells_metrics && clock_.now() >= target.metrics_at;
+  const bool metrics = !fleet_.ours(target.node) && target.has_metrics && clock_.now() >= target.metrics_at;
   if (metrics && state != NodeState::kAlive) co_await ask_metrics(target);
   fleet_.on_event(target.node, HealthEvent::kProbeOk);
   // (Of a worker that is routable already they may be late: that is no sign of its health.)
@@ -161,8 +161,8 @@ Task<bool> Prober::ask_ready(Target& target) {
       fleet_.on_event(target.node, HealthEvent::kProbeFail, reply.why);
       co_return false;
     }
-    // Uses the next path while the worker lives. (One that wants a key for paths it has not is told by its
-    // models.)
+    // Uses the next path while the worker lives. (One that wants a key even for paths it has not is judged
+    // by its models.)
     if (!only_ours && (not_there(reply.status) || wants_key(reply.status))) {
       target.ready_path = target.ready_path == kFirstReadyPath ? kHealthPath : "";
       continue;
@@ -199,7 +199,7 @@ Task<bool> Prober::ask_models(Target& target) {
   const Reply reply = co_await get(target, kModelsPath);
   auto models = models_in(fleet_.upstream(target.node), reply);
   if (models.ok()) {
-    target.tells_metrics = std::any_of(models->begin(), models->end(), is_of_known_server);
+    target.has_metrics = std::any_of(models->begin(), models->end(), is_of_known_server);
     fleet_.set_models(target.node, *std::move(models));
     co_return true;
   }
@@ -218,14 +218,14 @@ Task<void> Prober::ask_load(Target& target) {
   if (report.ok()) fleet_.set_load(target.node, std::move(report.value()), cache);
 }
 
-// Load and KV cache of a worker of another kind. One that tells none is rarely asked again; one that could
-// not be asked soon is, for its last report still counts.
+// Load and KV cache of a worker of another kind. One that reports none is rarely asked again; one that
+// could not be asked soon is, for its last report still counts.
 Task<void> Prober::ask_metrics(Target& target) {
   const Reply reply = co_await get(target, kMetricsPath);
   const auto report = reply.status == 200 ? report_of_metrics(reply.body) : std::nullopt;
   if (report) fleet_.set_foreign_load(target.node, *report);
-  const bool tells_none = !report && (reply.status == 200 || not_there(reply.status));
-  target.metrics_at = clock_.now() + (report ? kMetricsEvery : tells_none ? kMetricsRarely : kMetricsRetry);
+  const bool has_none = !report && (reply.status == 200 || not_there(reply.status));
+  target.metrics_at = clock_.now() + (report ? kMetricsEvery : has_none ? kMetricsRarely : kMetricsRetry);
 }
 
 Task<Prober::Reply> Prober::get(Target& target, std::string_view path) {

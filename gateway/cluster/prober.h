@@ -2,8 +2,8 @@
 
 // Probes every worker, every interval and each on its own: readiness, served models, load. A worker of ours
 // has /readyz and /v1/load; another OpenAI-like server may have /health or nothing but /v1/models: the first
-// that exists is used. A worker just seen to fail is asked again at once. A gateway is no worker: it is told
-// by its x-route-decision, and never gets ready.
+// that exists is used. A worker just seen to fail is asked again at once. A gateway is no worker: it is
+// recognised by its x-route-decision, and never gets ready.
 
 #include <memory>
 #include <string>

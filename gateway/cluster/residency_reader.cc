@@ -17,11 +17,11 @@ using Kind = ResidencyEvent::Kind;
 constexpr const char* kInStepGauge = "troupe_gateway_residency_in_step";
 constexpr auto kJustAfter = std::chrono::milliseconds(1);
 
-bool may_tell(NodeState state) {
+bool may_publish(NodeState state) {
   return state == NodeState::kAlive || state == NodeState::kSuspect || state == NodeState::kDraining;
 }
 
-bool never_tells(int http_status) {
+bool lacks_feed(int http_status) {
   return http_status == 404 || http_status == 405 || http_status == 501;
 }
 
@@ -55,10 +55,10 @@ std::vector<route::ResidencyItem> items_of(const ResidencyEvent& event) {
 struct ResidencyReader::Stream {
   std::string worker;  // that had the slot at the last look
   bool open = false;
-  bool in_step = false;      // began with a snapshot that was accepted
-  bool never_tells = false;  // the program that listens there now has no feed
+  bool in_step = false;     // began with a snapshot that was accepted
+  bool lacks_feed = false;  // the program that listens there now
   std::shared_ptr<asio::cancellation_signal> cancel;
-  TimePoint heard_at{};
+  TimePoint received_at{};
   TimePoint retry_at{};
   Duration pause{};
   Gauge* in_step_gauge = nullptr;  // null: the worker is removed
@@ -129,23 +129,23 @@ TimePoint ResidencyReader::look_after(NodeIndex node, TaskGroup& group) {
   Stream& stream = *streams_[node];
   know_worker(node, stream);
   const TimePoint now = clock_.now();
-  const bool up = may_tell(fleet_.state(node));
+  const bool up = may_publish(fleet_.state(node));
   if (stream.open) {
     // A node that was forgotten (it seemed dead, or its cache began anew) is out of step with its stream.
     const bool forgotten = stream.in_step && !in_step(node);
-    const bool silent = now > stream.heard_at + options_.silence_max;
-    if (up && !forgotten && !silent) return stream.heard_at + options_.silence_max + kJustAfter;
+    const bool silent = now > stream.received_at + options_.silence_max;
+    if (up && !forgotten && !silent) return stream.received_at + options_.silence_max + kJustAfter;
     stream.cancel->emit(asio::cancellation_type::terminal);
     return now + options_.retry_min;  // the stream ends before, and wakes us
   }
   if (!up) {
-    stream.never_tells = false;
+    stream.lacks_feed = false;
     stream.pause = options_.retry_min;
   }
-  if (!up || stream.never_tells) return TimePoint::max();
+  if (!up || stream.lacks_feed) return TimePoint::max();
   if (now < stream.retry_at) return stream.retry_at;
   stream.open = true;
-  stream.heard_at = now;
+  stream.received_at = now;
   stream.cancel = std::make_shared<asio::cancellation_signal>();
   group.spawn(read(node), stream.cancel);
   return now + options_.silence_max + kJustAfter;
@@ -176,8 +176,8 @@ Task<void> ResidencyReader::read(NodeIndex node) {
   const int status = (*answer)->status();
   if (status == 200) {
     co_await read_events(node, **answer);
-  } else if (never_tells(status)) {
-    streams_[node]->never_tells = true;
+  } else if (lacks_feed(status)) {
+    streams_[node]->lacks_feed = true;
     log_.info("residency_not_told", {{"worker", fleet_.id(node)}, {"status", status}});
   }
 }
@@ -189,7 +189,7 @@ Task<void> ResidencyReader::read_events(NodeIndex node, ClientAnswer& answer) {
   while (useful) {
     const auto more = co_await answer.read(bytes);
     if (!more.ok() || !*more) co_return;
-    streams_[node]->heard_at = clock_.now();
+    streams_[node]->received_at = clock_.now();
     const Status fed = parser.feed(
         bytes, [&](const SseEvent& event) { useful = useful && apply(node, event.event, event.data); });
     useful = useful && fed.ok();
@@ -204,10 +204,10 @@ bool ResidencyReader::apply(NodeIndex node, std::string_view name, std::string_v
     log_.warn("residency_malformed", {{"worker", fleet_.id(node)}, {"why", parsed.error().message}});
     return false;
   }
-  const ResidencyEvent& told = parsed.value();
-  fleet_.saw_epoch(node, told.epoch);
-  const std::vector<route::ResidencyItem> items = items_of(told);
-  const route::ResidencyEvent event{kind_of(told.kind), hash_bytes(told.epoch).lo, told.seq, items};
+  const ResidencyEvent& news = parsed.value();
+  fleet_.saw_epoch(node, news.epoch);
+  const std::vector<route::ResidencyItem> items = items_of(news);
+  const route::ResidencyEvent event{kind_of(news.kind), hash_bytes(news.epoch).lo, news.seq, items};
   const route::FeedResult result = router_.residency(node, event);
   events_.Increment();
   if (result == route::FeedResult::kGap) {
@@ -215,21 +215,21 @@ bool ResidencyReader::apply(NodeIndex node, std::string_view name, std::string_v
     stream.pause = options_.retry_min;
     return false;
   }
-  if (stream.epoch != told.epoch) stream.pinned.clear();
-  stream.epoch = told.epoch;
-  note_pins(told, stream.pinned);
-  if (told.kind == Kind::kSnapshot) {
+  if (stream.epoch != news.epoch) stream.pinned.clear();
+  stream.epoch = news.epoch;
+  note_pins(news, stream.pinned);
+  if (news.kind == Kind::kSnapshot) {
     stream.in_step = true;
     stream.pause = options_.retry_min;
     if (stream.in_step_gauge != nullptr) stream.in_step_gauge->Set(1);
-    log_.info("residency_known", {{"worker", fleet_.id(node)}, {"seq", told.seq}, {"items", items.size()}});
+    log_.info("residency_known", {{"worker", fleet_.id(node)}, {"seq", news.seq}, {"items", items.size()}});
   }
   return true;
 }
 
-void ResidencyReader::note_pins(const ResidencyEvent& told, absl::flat_hash_set<Hash128>& pinned) {
-  if (told.kind == Kind::kSnapshot) pinned.clear();
-  for (const ResidencyItem& item : told.items) {
+void ResidencyReader::note_pins(const ResidencyEvent& event, absl::flat_hash_set<Hash128>& pinned) {
+  if (event.kind == Kind::kSnapshot) pinned.clear();
+  for (const ResidencyItem& item : event.items) {
     if (item.kind != ResidencyItem::Kind::kSet) continue;
     if (item.pinned && item.tokens > 0) {
       pinned.insert(item.name);
@@ -242,7 +242,7 @@ void ResidencyReader::note_pins(const ResidencyEvent& told, absl::flat_hash_set<
 std::map<Hash128, std::vector<NodeIndex>> ResidencyReader::pinned() const {
   std::map<Hash128, std::vector<NodeIndex>> by_set;
   for (NodeIndex node = 0; node < streams_.size(); ++node) {
-    if (!may_tell(fleet_.state(node))) continue;
+    if (!may_publish(fleet_.state(node))) continue;
     for (const Hash128& set : streams_[node]->pinned) by_set[set].push_back(node);
   }
   return by_set;

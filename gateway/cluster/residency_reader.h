@@ -66,7 +66,7 @@ class ResidencyReader {
   Task<void> read_events(route::NodeIndex node, ClientAnswer& answer);
   // False: the stream must be closed.
   bool apply(route::NodeIndex node, std::string_view name, std::string_view data);
-  static void note_pins(const ResidencyEvent& told, absl::flat_hash_set<Hash128>& pinned);
+  static void note_pins(const ResidencyEvent& event, absl::flat_hash_set<Hash128>& pinned);
   bool in_step(route::NodeIndex node) const { return router_.known().exact->feeds.in_step(node); }
 
   const ResidencyReaderOptions options_;

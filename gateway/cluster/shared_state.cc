@@ -81,17 +81,17 @@ Task<void> SharedState::leave() {
 }
 
 // Reports the state seen by both tasks, when it may have changed.
-void SharedState::tell_state() {
+void SharedState::report_state() {
   degraded_gauge_.Set(degraded() ? 1 : 0);
   workers_gauge_.Set(static_cast<double>(membership_.size()));
   const bool leads = round_.shared().leads(clock_.now());
   router_.planning().set_plans(leads);
   leads_gauge_.Set(leads ? 1 : 0);
-  tell_other_sets();
+  report_other_sets();
   if (std::exchange(led_, leads) != leads)
     log_.info(leads ? "state_leads" : "state_leads_no_more", {{"epoch", router_.planning().version().epoch}});
   if (!keeps_ && why_.empty()) return;  // neither has completed a round
-  if (std::exchange(told_, degraded()) == degraded()) return;
+  if (std::exchange(logged_degraded_, degraded()) == degraded()) return;
   if (degraded()) {
     log_.warn("state_degraded", {{"why", why_}});
   } else {
@@ -119,22 +119,22 @@ Task<Status> SharedState::look_and_watch() {
   const int64_t known = round_.shared().revision();
   const auto all = co_await etcd_.txn(txn);
   if (!all.ok()) {
-    membership_.untold();
-    tell_state();
+    membership_.unreachable();
+    report_state();
     co_return all.status();
   }
   take(*all, known);
   const auto watch = co_await etcd_.watch(txn.reads, all->revision + 1);
-  if (!watch.ok()) tell_state();
+  if (!watch.ok()) report_state();
   if (!watch.ok()) co_return watch.status();
   watches_ = true;
-  tell_state();
+  report_state();
   while (true) {
     const auto news = co_await (*watch)->next();
     if (!news.ok()) co_return news.status();
     if (news->canceled) co_return absl::UnavailableError("etcd: the watch was canceled");
     take(*news);
-    tell_state();
+    report_state();
   }
 }
 
@@ -203,7 +203,7 @@ void SharedState::heed(const route::StoreNews& news) {
 }
 
 // Gateways under one prefix should divide sets alike; a difference is logged.
-void SharedState::tell_other_sets() {
+void SharedState::report_other_sets() {
   const route::GatewayNews own = router_.planning().news();
   int64_t differing = 0;
   for (const auto& [name, other] : router_.planning().gateways().others())
@@ -211,7 +211,7 @@ void SharedState::tell_other_sets() {
   differing = std::max<int64_t>(differing, table_other_kind_ ? 1 : 0);
   other_sets_gauge_.Set(static_cast<double>(differing));
   const bool differs = differing > 0;
-  if (std::exchange(told_other_sets_, differs) == differs) return;
+  if (std::exchange(logged_other_sets_, differs) == differs) return;
   if (!differs) {
     log_.info("state_same_sets", {{"strict_sets", own.strict_sets}});
     return;

@@ -78,8 +78,8 @@ class SharedState {
   void take_gateway(const etcd::WatchEvent& event);
   void heed(const route::StoreNews& news);
   void hurry();
-  void tell_other_sets();
-  void tell_state();
+  void report_other_sets();
+  void report_state();
 
   // shared_state_lead.cc: writing this gateway's own keys.
   Task<void> keep();
@@ -101,14 +101,14 @@ class SharedState {
   WorkerDiscovery membership_;
   PeerDiscovery peers_;
   route::LeaderSync round_;
-  WakeableTimer pause_;       // keep()'s pause; cut short when there is something to do
-  bool keeps_ = false;        // the last round of keep() succeeded
-  bool watches_ = false;      // changes are watched
-  std::optional<bool> told_;  // degraded, as last logged
-  std::string why_;           // reason of it
+  WakeableTimer pause_;                  // keep()'s pause; cut short when there is something to do
+  bool keeps_ = false;                   // the last round of keep() succeeded
+  bool watches_ = false;                 // changes are watched
+  std::optional<bool> logged_degraded_;  // as last logged
+  std::string why_;                      // reason of it
   bool led_ = false;
-  bool table_other_kind_ = false;  // the one in etcd is of a kind that this gateway ignores
-  bool told_other_sets_ = false;   // logged
+  bool table_other_kind_ = false;   // the one in etcd is of a kind that this gateway ignores
+  bool logged_other_sets_ = false;  // as last logged
 
   Gauge& degraded_gauge_;
   Gauge& leads_gauge_;

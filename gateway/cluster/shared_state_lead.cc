@@ -23,7 +23,7 @@ Task<void> SharedState::keep() {
       failed_.Increment();
     }
     membership_.tend();
-    tell_state();
+    report_state();
     co_await pause_.rest(kLeast, every);
   }
 }
@@ -36,7 +36,7 @@ Task<Status> SharedState::keep_once() {
     const Status done = co_await do_ask(ask);
     if (!done.ok()) round_.failed();
     if (!done.ok()) co_return done;
-    tell_state();
+    report_state();
   }
 }
 
@@ -48,8 +48,8 @@ Task<Status> SharedState::do_ask(const StoreCommand& ask) {
     co_return kept;
   }
   if (ask.kind == StoreCommand::Kind::kPutLoads) {
-    const Status told = co_await put_loads(ask);
-    if (!told.ok()) co_return told;
+    const Status put = co_await put_loads(ask);
+    if (!put.ok()) co_return put;
   } else {
     const Txn txn = txn_of(ask);
     const auto said = co_await etcd_.txn(txn);

@@ -20,7 +20,7 @@ namespace troupe {
 class WorkerDiscovery {
  public:
   // REQUIRES: `fleet` and `log` outlive it. `configured`: ids of the workers known without etcd; if empty,
-  // the fleet's members are unknown before all() or untold().
+  // the fleet's members are unknown before all() or unreachable().
   WorkerDiscovery(Fleet& fleet, const std::vector<std::string>& configured, const Logger& log);
 
   // A worker's current key and record. A malformed record is logged and ignored.
@@ -29,7 +29,7 @@ class WorkerDiscovery {
   // The complete list: any other key is gone.
   void all(const std::vector<std::pair<std::string, std::string>>& records);
   // etcd cannot be reached: the fleet goes on with the workers it has.
-  void untold() { fleet_.first_look().members_known(); }
+  void unreachable() { fleet_.first_look().members_known(); }
   // Called now and then: removes workers that are unregistered and dead.
   void tend();
 

@@ -87,7 +87,7 @@ TEST_F(FirstLook, WaitsForMembersFromEtcdToo) {
 TEST_F(FirstLook, WaitEndsWhenEtcdIsUnreachable) {
   TestGateway gateway = start({});
   const auto membership = membership_of(gateway);
-  loop_.call([&] { membership->untold(); });
+  loop_.call([&] { membership->unreachable(); });
   EXPECT_TRUE(probed(gateway));
   EXPECT_EQ(gateway.ask(chat_body("A persona", "x")).status, 503);
   // Configured workers are enough to begin with.
