@@ -142,7 +142,7 @@ GossipNotes GossipRounds::answered(Peer number, const std::optional<GatewayNews>
     return {.answers = {}, .is_self = true};
   }
   const bool another = std::exchange(peer.name, by->name) != by->name;
-  notes.other_sets = heard(*by, now);
+  notes.other_sets = observe(*by, now);
   if (another && welcomes(by->name)) welcome(peer);
   return notes;
 }
@@ -190,8 +190,8 @@ void GossipRounds::leave_out(PeerState& peer) {
 
 // Gateways of one fleet have to divide its sets alike. Where they do not, the operator has to know: true for
 // the first news of each that does not.
-bool GossipRounds::heard(const GatewayNews& news, TimePoint now) {
-  router_.planning().heard(news, now);
+bool GossipRounds::observe(const GatewayNews& news, TimePoint now) {
+  router_.planning().observe(news, now);
   const GatewayNews own = router_.planning().news();
   if (news.name == own.name || news.strict_sets == own.strict_sets) return false;
   if (differing_.size() >= rules_.senders_max) differing_.clear();
@@ -214,11 +214,11 @@ StatusOr<GossipNotes> GossipRounds::receive(const GossipMessage& message, TimePo
   if (!message.sample.empty())
     TROUPE_RETURN_IF_ERROR(router_.planning().adopt_sample(name, message.sample, now));
   GossipNotes notes;
-  notes.other_sets = heard(message.news, now);
+  notes.other_sets = observe(message.news, now);
   router_.placements().adopt(message.placements);
   const auto [known, added] = senders_.try_emplace(name);
   if (added) known->second.number = sender_count_++;
-  known->second.heard_at = now;
+  known->second.received_at = now;
   if (rules_.ledger) router_.adopt_ledger(known->second.number, message.ledger);
   if (!added) return notes;
   greet(name, now);
@@ -240,7 +240,7 @@ void GossipRounds::greet(const Hash128& sender, TimePoint now) {
 
 void GossipRounds::forget_silent(TimePoint now) {
   std::erase_if(senders_, [&](const auto& entry) {
-    const bool silent = now > entry.second.heard_at + rules_.forget_after;
+    const bool silent = now > entry.second.received_at + rules_.forget_after;
     if (silent) router_.forget_gateway(entry.second.number);
     return silent;
   });

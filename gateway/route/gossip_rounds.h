@@ -103,7 +103,7 @@ class GossipRounds {
   void forget_node(NodeIndex node);
 
   uint64_t dropped() const { return dropped_; }  // placements, so far
-  // Gateways heard lately that divide sets in another way.
+  // Gateways that sent news lately and divide sets in another way.
   size_t other_sets() const;
 
  private:
@@ -128,7 +128,7 @@ class GossipRounds {
   };
   struct Sender {
     uint32_t number = 0;
-    TimePoint heard_at{};
+    TimePoint received_at{};
   };
   bool lacks_table(const PeerState& peer, TimePoint now) const;
   void drop_oldest(PeerState& peer);
@@ -138,7 +138,7 @@ class GossipRounds {
   void greet(const Hash128& sender, TimePoint now);
   void leave_out(PeerState& peer);
   GossipNotes end(PeerState& peer, bool answers, TimePoint now);
-  bool heard(const GatewayNews& news, TimePoint now);
+  bool observe(const GatewayNews& news, TimePoint now);
   bool welcomes(const Hash128& newcomer) const;
   void forget_silent(TimePoint now);
 

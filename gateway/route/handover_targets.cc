@@ -69,8 +69,8 @@ std::vector<Hash128> HandoverTargets::sets_for(NodeIndex node, std::string_view 
     }
   }
   keep_hottest(known_.sets, wanted);
-  const int64_t told = known_.loads.at(node).report.kv_tokens_total;
-  const int64_t kv = told > 0 ? told : options_.memory.node_kv_tokens_guess;
+  const int64_t reported = known_.loads.at(node).report.kv_tokens_total;
+  const int64_t kv = reported > 0 ? reported : options_.memory.node_kv_tokens_guess;
   double room = kAheadShare * static_cast<double>(kv);
   const auto full = std::find_if(wanted.begin(), wanted.end(), [&](const Hash128& set) {
     room -= static_cast<double>(known_.sets.tokens(set));
@@ -161,7 +161,7 @@ void HandoverTargets::computed(const MovedConversation& conversation, NodeIndex 
   placed.session_charge =
       static_cast<uint32_t>(std::max<int64_t>(conversation.tokens - conversation.set_tokens, 0));
   placements_.placed(placed, now);
-  if (placements_.relies_on_shadow(node)) placements_.tell(placed);
+  if (placements_.relies_on_shadow(node)) placements_.publish(placed);
 }
 
 }  // namespace troupe::route

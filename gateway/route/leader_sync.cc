@@ -99,7 +99,7 @@ std::optional<StoreCommand> LeaderSync::lead_ask(TimePoint now) const {
   const TablePlanning& planning = router_.planning();
   const bool may_plan = planning.gateways().may_plan(planning.news(), now);
   StoreCommand ask;
-  // Another gateway sees more of the fleet, and may have the key; or the key is nobody's.
+  // Another gateway sees more of the fleet, and may have the key; or the key has no owner.
   if ((shared_.holds_key() && !may_plan) || shared_.may_remove_leader(now)) {
     ask.kind = Kind::kResign;
     ask.leader_created = shared_.guard().leader_created;
@@ -177,11 +177,11 @@ void LeaderSync::hear(const StoreAnswer& answer, StoreNews& news, TimePoint now)
   if (there.of >= place_.of || now >= others_return_until_) place_ = there;
   router_.set_gateways(std::max(options_.gateways, place_.of));
   if (!asked_.values) return;
-  for (const auto& [gateway, told] : answer.loads) {
+  for (const auto& [gateway, message] : answer.loads) {
     const auto name = Hash128::from_hex(gateway);
-    Status heard = name ? router_.planning().adopt_loads_message(*name, told, now)
-                        : invalid_argument("the key ends in a gateway's name, 32 hex digits");
-    if (!heard.ok()) news.loads.emplace_back(gateway, std::move(heard));
+    Status adopted = name ? router_.planning().adopt_loads_message(*name, message, now)
+                          : invalid_argument("the key ends in a gateway's name, 32 hex digits");
+    if (!adopted.ok()) news.loads.emplace_back(gateway, std::move(adopted));
   }
 }
 

@@ -30,7 +30,7 @@ namespace troupe::route {
 struct StoreKey {
   std::string value;
   int64_t created = 0, modified = 0;  // revisions of the store
-  bool has_lease = true;              // else it stays whoever is gone
+  bool has_lease = true;              // else it outlives its gateway
 };
 
 struct StoreCommand {
@@ -64,7 +64,7 @@ struct StoreAnswer {
 // Outcome of an answer, for the log and the metrics.
 struct StoreNews {
   bool written = false, refused = false, resigned = false;
-  bool removed_leader = false;  // a leader's key without a lease, which nobody would ever have given back
+  bool removed_leader = false;  // a leader's key without a lease, which would have stayed for ever
   bool adopted = false;
   bool other_kind = false;  // a table of a kind that this gateway ignores (gateways.h)
   Status table;             // malformed

@@ -74,12 +74,12 @@ struct AffinityOptions {
   Duration share_half_life = std::chrono::seconds(15);  // of a set's share of the work
   Duration share_tick = std::chrono::seconds(2);
 
-  // Noise, only with several gateways or nodes that tell no residency, and only among nodes that hold nothing
-  // of the request but what all prompts share: there it is free. Measured: on holders it costs hits; without
-  // it p90 is 1.4 × on a trace.
+  // Noise, only with several gateways or nodes that report no residency, and only among nodes that hold
+  // nothing of the request but what all prompts share: there it is free. Measured: on holders it costs hits;
+  // without it p90 is 1.4 × on a trace.
   double noise_tokens = 167;
-  // Factor of the noise where a stream's node has died: all gateways choose at one moment, before any hears
-  // of the others' choices, and would all take the least loaded node. Measured on 16 nodes, with sixteen
+  // Factor of the noise where a stream's node has died: all gateways choose at one moment, before any knows
+  // the others' choices, and would all take the least loaded node. Measured on 16 nodes, with sixteen
   // gateways: the longest pause 804 to 583 ms (eight 467 to 382, four 469 to 454); 12 and 30 do no better.
   double displaced_noise = 6;
   int64_t noise_common_tokens = 576;  // a common block of 512 and a template line of 64

@@ -58,16 +58,16 @@ void PlacementTracker::place_chain(const PrefixKey& key, NodeIndex node) {
     placed.session = anchor.hash;
     const int64_t tokens = anchor_tokens(anchor, known_.ratio);
     placed.session_tokens = static_cast<uint32_t>(tokens);
-    // A conversation that the shadow knows by its name is charged so, and told so.
+    // A conversation that the shadow knows by its name is charged and published by that name.
     if (key.session.is_zero() || !relies_on_shadow(node))
       placed.session_charge = static_cast<uint32_t>(std::max<int64_t>(tokens - before, 0));
     before = tokens;
     remember(placed);
-    if (key.session.is_zero()) tell(placed);
+    if (key.session.is_zero()) publish(placed);
   }
 }
 
-void PlacementTracker::tell(const Placement& placement) {
+void PlacementTracker::publish(const Placement& placement) {
   if (known_.gateways <= 1 || options_.affinity.mode == Mode::kPlan) return;
   if (outbox_.size() >= options_.memory.outbox_max) {  // nothing drains it: half goes at once, not one by one
     const size_t half = outbox_.size() / 2 + 1;
@@ -90,7 +90,7 @@ void PlacementTracker::adopt(std::span<const Placement> placements) {
 }
 
 // Puts the set after its session: used last, it is forgotten after what needs it. (A gateway that has just
-// begun hears all placements from a peer, once, before it has probed the nodes.)
+// begun receives all placements from a peer, once, before it has probed the nodes.)
 void PlacementTracker::remember(const Placement& p) {
   const ClusterView& view = *known_.view;
   const bool unseen = p.node < view.size() && view.node(p.node).state == NodeState::kUnknown;

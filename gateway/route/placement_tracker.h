@@ -22,10 +22,10 @@ class PlacementTracker {
   // REQUIRES: `core` outlives it.
   explicit PlacementTracker(RouterCore& core) : options_(core.options), core_(core), known_(core.known) {}
 
-  // The node has computed it for a request of this gateway, or is about to: it is remembered. tell() queues
-  // it for the peers.
+  // The node has computed it for a request of this gateway, or is about to: it is remembered. publish()
+  // queues it for the peers.
   void placed(Placement placement, TimePoint now);
-  void tell(const Placement& placement);
+  void publish(const Placement& placement);
   // A request without a session, or of plain text, is remembered by its prompt's links.
   void place_chain(const PrefixKey& key, NodeIndex node);
   // Forgets what nodes have not confirmed in time.

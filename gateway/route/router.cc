@@ -192,13 +192,13 @@ void Router::finished(const PrefixKey& key, Sent& sent, const std::optional<Answ
     // A first turn's hit is the prefix alone (and at most a block of what follows it).
     // (A plain text without a session does not say whether it is one.)
     const bool named = key.chat || !key.session.is_zero();
-    const bool told = named && key.prefix_tokens == 0 && !sent.continued && counts->has_cached;
+    const bool is_prefix = named && key.prefix_tokens == 0 && !sent.continued && counts->has_cached;
     // A node that never had the set may still share a few tokens of its template, and one that kept the
     // conversation through our restart shares more than the prefix: a count that the bytes cannot come to is
     // not the prefix's length.
     const int64_t guess = known_.ratio.tokens(key.prefix_bytes);
     const bool plausible = counts->cached_tokens * 3 >= guess && counts->cached_tokens <= guess * 3;
-    if (told && counts->cached_tokens > 0 && plausible) {
+    if (is_prefix && counts->cached_tokens > 0 && plausible) {
       known_.sets.learn_tokens(key.set, counts->cached_tokens);
       sent.tokens.prefix = counts->cached_tokens;
     }
@@ -220,14 +220,14 @@ void Router::place(const PrefixKey& key, const Sent& sent, TimePoint now) {
   if (key.session.is_zero() || plain_text) {
     // Workers report sets and sessions. The links of a prompt with neither are reported only where they carry
     // token counts (in a simulator); a live gateway only knows where it sent the prompt.
-    const bool links_told = !key.anchors.empty() && key.anchors.back().tokens > 0;
-    if (placements_.relies_on_shadow(sent.node) || !links_told) placements_.place_chain(key, sent.node);
+    const bool links_reported = !key.anchors.empty() && key.anchors.back().tokens > 0;
+    if (placements_.relies_on_shadow(sent.node) || !links_reported) placements_.place_chain(key, sent.node);
   }
   const Placement placed =
       placement_of(key, sent, sent.tokens.prompt + static_cast<int64_t>(completion_mean_));
   if (placed.set.is_zero() && placed.session.is_zero()) return;
   placements_.placed(placed, now);
-  if (placements_.relies_on_shadow(sent.node)) placements_.tell(placed);
+  if (placements_.relies_on_shadow(sent.node)) placements_.publish(placed);
 }
 
 std::vector<PeerLoad> Router::take_ledger(bool all) {

@@ -36,7 +36,7 @@
 //                                           placements, ledgers, news, samples and tables. By hand:
 //   placements().take() → adopt()           gossip mode, every 20..100 ms
 //   take_ledger(all) → adopt_ledger()       with affinity.peer_ledger, every 20 ms
-//   planning().news() → heard()             at least every second: one of them plans for all (gateways.h)
+//   planning().news() → observe()           at least every second: one of them plans for all (gateways.h)
 //   planning().own().message() →            with each new number(), where they plan by plan(now)
 //     adopt_sample()
 //   planning().lacks_table(name):           table_message() goes to that gateway's adopt_table()

@@ -8,7 +8,7 @@ namespace troupe::route {
 namespace {
 
 // Sets in a gateway's sample: more personas with a noticeable share each than fleets have.
-constexpr size_t kToldSetsMax = 4096;
+constexpr size_t kMessageSetsMax = 4096;
 // Bytes of a table: etcd refuses requests of 1.5 MiB and more. A set takes 40 bytes and 4 for each of its
 // homes, so some 30,000 fit; the heaviest stay in.
 constexpr size_t kTableBytesMax = 1'400'000;
@@ -91,8 +91,8 @@ GatewayNews TablePlanning::news() const {
   return news;
 }
 
-void TablePlanning::heard(const GatewayNews& news, TimePoint now) {
-  gateways_.heard(this->news(), news, now);
+void TablePlanning::observe(const GatewayNews& news, TimePoint now) {
+  gateways_.observe(this->news(), news, now);
   plans_ = !options_.shared_table && gateways_.plans(this->news(), now);
 }
 
@@ -119,19 +119,19 @@ Status TablePlanning::adopt_table(std::string_view message) {
 
 Status TablePlanning::adopt_sample(const Hash128& gateway, std::string_view message, TimePoint now) {
   TROUPE_ASSIGN_OR_RETURN(SetLoads loads, decode_set_loads(message));
-  others_loads_.heard(gateway, std::move(loads), now);
+  others_loads_.observe(gateway, std::move(loads), now);
   return absl::OkStatus();
 }
 
 std::string TablePlanning::loads_message() const {
-  return encode_news(news()) + own_.message(kToldSetsMax);
+  return encode_news(news()) + own_.message(kMessageSetsMax);
 }
 
 Status TablePlanning::adopt_loads_message(const Hash128& gateway, std::string_view message, TimePoint now) {
   if (gateway == options_.name) return absl::OkStatus();
   TROUPE_ASSIGN_OR_RETURN(const GatewayNews news, decode_news(gateway, message.substr(0, kNewsBytes)));
   TROUPE_RETURN_IF_ERROR(adopt_sample(gateway, message.substr(kNewsBytes), now));
-  heard(news, now);
+  observe(news, now);
   return absl::OkStatus();
 }
 

@@ -38,14 +38,14 @@ class TablePlanning {
   void plan(TimePoint now, SetLoads loads);
   // Planner::leave_home(), of a request that failed at all of `asked`.
   bool leave_home(const Hash128& set, std::string_view model, std::span<const NodeIndex> asked);
-  // Its common() is the plan behind the table that counts for all gateways, as far as this one has heard;
+  // Its common() is the plan behind the table that counts for all gateways, as far as this one knows;
   // ClusterState::table differs from that table while this gateway knows homes to be gone.
   const Planner& planner() const { return planner_; }
   const TableVersion& version() const { return planner_.common().table->version(); }
   const std::string& table_message();
 
   GatewayNews news() const;
-  void heard(const GatewayNews& news, TimePoint now);
+  void observe(const GatewayNews& news, TimePoint now);
   const Gateways& gateways() const { return gateways_; }
   // That gateway's table is older than this one's.
   bool lacks_table(const Hash128& gateway) const { return gateways_.lacks(gateway, news()); }

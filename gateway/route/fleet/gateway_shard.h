@@ -11,7 +11,7 @@ struct GatewayShard {
   bool operator==(const GatewayShard&) const = default;
 };
 
-// Where more are said to share the fleet than are known, nobody knows its place among them: it is behind all.
+// Where more are said to share the fleet than are known, a gateway cannot know its place: it is behind all.
 inline GatewayShard of_at_least(const GatewayShard& place, int64_t gateways) {
   return place.of < gateways ? GatewayShard{gateways, gateways} : place;
 }

@@ -12,15 +12,15 @@
 // An answered request is a sign of life too: it clears a suspicion, so that a worker busy enough to miss
 // probes isn't declared dead while it answers. Only a probe brings the dead back.
 //
-// A suspect is still routable, after all others: one lost probe moves nobody's set. Failures count whatever
+// A suspect is still routable, after all others: one lost probe moves no set. Failures count whatever
 // saw them, so under traffic a dead node is known dead within a few requests, not after dead_after probe
 // intervals.
 //
 // Silence alone makes a suspect and never a dead node: all streams of a node that is held up for half a
-// second fall silent at once, and probes, asked for at once, tell that from a hang.
+// second fall silent at once, and probes, asked for at once, distinguish that from a hang.
 //
-// A node may pass its probes and fail at every request. After errors_max such answers in a row, whoever
-// asked, it is *failing*: a suspect that good probes do not clear, and home to no set. An answer in full
+// A node may pass its probes and fail at every request. After errors_max such answers in a row, to any
+// clients, it is *failing*: a suspect that good probes do not clear, and home to no set. An answer in full
 // clears it; or else after a pause it is tried again, and the first error makes the next pause twice as long.
 
 #include <cstdint>

@@ -91,7 +91,7 @@ LoadTracker::Ticket LoadTracker::open(NodeIndex node, const Booking& booking, Ti
   pending_total_ += ticket.pending_tokens;
   if (const auto prompt = static_cast<double>(booking.prompt_tokens); prompt > 0)
     prompt_mean_ += kPromptStep * (prompt - prompt_mean_);
-  if (!load.reported) {  // else its own counter tells, of everybody's work
+  if (!load.reported) {  // else its own counter has it, with the work of all clients
     const double added =
         static_cast<double>(booking.work_tokens) / seconds(options_.work_time_constant) / deflate_;
     cached_[node].own_work += added;
@@ -133,7 +133,7 @@ void LoadTracker::close(Ticket& ticket) {
   ticket = Ticket{};
 }
 
-// What the report tells beyond all ledgers.
+// Accounts for what the report has beyond all ledgers.
 void LoadTracker::account(NodeLoad& load, TimePoint now) {
   load.peers_pending_then = load.peers_pending_tokens;
   const double passed = load.reports == 0 ? 1e9 : seconds(now - load.reported_at);
@@ -197,7 +197,7 @@ void LoadTracker::apply_peer(const PeerLoad& load, int64_t sign) {
 void LoadTracker::peer_loads(uint32_t gateway, std::span<const PeerLoad> loads) {
   PeerBook& book = peers_[gateway];
   for (const PeerLoad& said : loads) {
-    if (said.node >= loads_.size()) continue;  // a node this gateway has not heard of yet
+    if (said.node >= loads_.size()) continue;  // a node that this gateway does not know yet
     PeerLoad& known = book.loads[said.node];
     if (known.node != kNoNode) apply_peer(known, -1);
     known = said;
@@ -217,20 +217,20 @@ void LoadTracker::forget_peer(uint32_t gateway) {
 }
 
 void LoadTracker::take_changes(std::vector<PeerLoad>& out, bool all) {
-  const auto tell = [&](NodeIndex node) {
+  const auto take = [&](NodeIndex node) {
     out.push_back(PeerLoad{node, loads_[node].in_flight, loads_[node].pending_tokens});
   };
   if (all) {  // those with nothing, too: the message that said so may be the one that was lost
-    for (NodeIndex n = 0; n < loads_.size(); ++n) tell(n);
+    for (NodeIndex n = 0; n < loads_.size(); ++n) take(n);
   } else {
-    for (const NodeIndex n : changed_) tell(n);
+    for (const NodeIndex n : changed_) take(n);
   }
   for (const NodeIndex n : changed_) cached_[n].dirty = false;
   changed_.clear();
 }
 
-// Work against the mean says little on an idle fleet: whoever served the only request lately has all the work
-// there was, and is none the busier for it. So it counts fully only where nodes have requests at once.
+// Work against the mean says little on an idle fleet: the node that served the only request lately has all
+// the work there was, and is no busier for it. So it counts fully only where nodes have requests at once.
 LoadTracker::Means LoadTracker::means(const Group& group) const {
   Means means;
   means.requests = group.requests / group.weight;

@@ -13,8 +13,8 @@
 // for a report counts a prompt's chunks down, the ledger only whole prompts. Work done is a
 // rate, from the reports' work counters, or else from what this gateway sent.
 //
-// Where gateways tell each other their ledgers (peer_ledger), requests are the sum of those, and of what
-// reports have told for a second and nobody's ledger accounts for: clients and gateways that we do not hear.
+// Where gateways send each other their ledgers (peer_ledger), requests are the sum of those, and of what
+// reports have had for a second and no ledger accounts for: clients and gateways that send us no ledger.
 // Pending tokens are as above, and what the others' ledgers have changed by since the last report.
 //
 // A decision needs means over all nodes and the least loaded of them: both are kept up with every change, so
@@ -126,13 +126,13 @@ class LoadTracker {
   double requests(NodeIndex node) const { return cached_[node].requests; }       // b, never below 0
   double pending_tokens(NodeIndex node) const { return cached_[node].pending; }  // p, never below 0
   double work_rate(NodeIndex node) const;                                        // w, tokens/s
-  // This gateway's alone: what a router knows that hears neither workers nor other routers.
+  // This gateway's alone: what a router knows without reports of workers or other routers.
   double own_requests(NodeIndex node) const { return static_cast<double>(loads_[node].in_flight); }
   double own_pending_tokens(NodeIndex node) const { return static_cast<double>(loads_[node].pending_tokens); }
   // Caches hold whole blocks: of how many tokens there, by its reports or else the usual.
   int64_t block_tokens(NodeIndex node) const {
-    const int64_t told = node < loads_.size() ? loads_[node].report.block_tokens : 0;
-    return told > 0 ? told : kBlockTokens;
+    const int64_t reported = node < loads_.size() ? loads_[node].report.block_tokens : 0;
+    return reported > 0 ? reported : kBlockTokens;
   }
   // Own, over all nodes.
   int64_t in_flight_total() const { return in_flight_total_; }

@@ -5,7 +5,7 @@
 //
 //   exact    fed by the workers' own events (residency_feed.h). Every gateway's would be the same, so a
 //            simulator may share one among its routers.
-//   shadow   fed by placements, our own and those other gateways tell of: a guess at what a node still has.
+//   shadow   fed by placements, our own and those that other gateways send: a guess at what a node still has.
 //            A node with a budget (its KV size) forgets what was placed longest ago, as its cache does.
 //
 // A decision asks per set and per session (two look-ups, whatever the number of nodes), a death per node.
@@ -53,7 +53,7 @@ class ResidencyIndex {
   // 0: no budget, as for exact residency, where the node itself says what it evicts.
   void set_budget(NodeIndex node, int64_t tokens);
 
-  // Ascending by node; empty when nobody has it.
+  // Ascending by node; empty when no node has it.
   std::span<const Holder> holders(const Hash128& key) const;
   int64_t tokens(const Hash128& key, NodeIndex node) const;
   // Fetches the memory that a look-up or a change will need soon.

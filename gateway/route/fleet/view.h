@@ -70,9 +70,9 @@ class ClusterView {
   uint64_t memberships() const { return memberships_; }
   // All nodes weigh the same, so a weighted draw is a plain one.
   bool equal_weights() const { return equal_weights_; }
-  // The shortest known context of a routable node that serves `model`; 0: none tells.
+  // The shortest known context of a routable node that serves `model`; 0: none reports one.
   int64_t shortest_context(std::string_view model) const;
-  // Does any node, routable or not, serve `model`? Tells 503 (not now) from 404 (never heard of).
+  // Does any node, routable or not, serve `model`? Distinguishes 503 (not now) from 404 (unknown).
   bool knows_model(std::string_view model) const;
   // Models with a routable node, sorted.
   std::vector<std::string> models() const;

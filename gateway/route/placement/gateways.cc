@@ -8,9 +8,9 @@ namespace {
 constexpr size_t kOthersMax = 1024;
 }  // namespace
 
-void Gateways::heard(const GatewayNews& own, const GatewayNews& news, TimePoint now) {
+void Gateways::observe(const GatewayNews& own, const GatewayNews& news, TimePoint now) {
   if (news.name == own.name) return;
-  absl::erase_if(others_, [&](const auto& entry) { return now > entry.second.heard_at + kSilence; });
+  absl::erase_if(others_, [&](const auto& entry) { return now > entry.second.received_at + kSilence; });
   if (others_.size() >= kOthersMax && !others_.contains(news.name)) return;
   others_.insert_or_assign(news.name, Other{news, now});
 }
@@ -18,7 +18,7 @@ void Gateways::heard(const GatewayNews& own, const GatewayNews& news, TimePoint 
 bool Gateways::plans(const GatewayNews& own, TimePoint now) const {
   uint64_t most = own.nodes;
   for (const auto& [name, other] : others_) {
-    if (now <= other.heard_at + kSilence && same_kind(own, other.news))
+    if (now <= other.received_at + kSilence && same_kind(own, other.news))
       most = std::max<uint64_t>(most, other.news.nodes);
   }
   const auto fit = [most](const GatewayNews& news) { return uint64_t{2} * news.nodes > most; };
@@ -26,7 +26,7 @@ bool Gateways::plans(const GatewayNews& own, TimePoint now) const {
   if (!fit(own)) return false;
   if (own.table.planner == own.name) return true;
   for (const auto& [name, other] : others_) {
-    if (now > other.heard_at + kSilence || !same_kind(own, other.news) || !fit(other.news)) continue;
+    if (now > other.received_at + kSilence || !same_kind(own, other.news) || !fit(other.news)) continue;
     if (name == own.table.planner || name < own.name) return false;
   }
   return true;
@@ -34,7 +34,7 @@ bool Gateways::plans(const GatewayNews& own, TimePoint now) const {
 
 bool Gateways::may_plan(const GatewayNews& own, TimePoint now) const {
   for (const auto& [name, other] : others_) {
-    if (now > other.heard_at + kSilence || !same_kind(own, other.news)) continue;
+    if (now > other.received_at + kSilence || !same_kind(own, other.news)) continue;
     if (other.news.nodes > 0 && uint64_t{2} * own.nodes <= other.news.nodes) return false;
     if (other.news.table > own.table) return false;
   }
@@ -44,7 +44,7 @@ bool Gateways::may_plan(const GatewayNews& own, TimePoint now) const {
 GatewayShard Gateways::place(const Hash128& own, TimePoint now) const {
   GatewayShard place;
   for (const auto& [name, other] : others_) {
-    if (now > other.heard_at + kSilence) continue;
+    if (now > other.received_at + kSilence) continue;
     place.of += 1;
     place.index += name < own ? 1 : 0;
   }

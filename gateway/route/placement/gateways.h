@@ -8,10 +8,10 @@
 //
 // - versions: of two tables the greater version (epoch, planner) counts. A planner continues from the table
 //   that counts, in an epoch of its own above it. So a table that comes late, twice or in another order
-//   changes nothing, and gateways that hear each other come to the same one.
-// - planner: the gateway that made the table that counts, as long as it is heard; else the heard one with the
-//   smallest name. A gateway without loads to plan from, or that sees at most half of the nodes that another
-//   sees, is excluded: one cut off from its workers would plan them away.
+//   changes nothing, and gateways that reach each other come to the same one.
+// - planner: the gateway that made the table that counts, unless silent; else the smallest name that is not
+//   silent. A gateway without loads to plan from, or that sees at most half of the nodes that another sees,
+//   is excluded: one cut off from its workers would plan them away.
 // - settings: where gateways divide keys into strict sets of different numbers, the planner's number is in
 //   the table and counts for all. Strict and other gateways ignore each other's tables: each kind has a
 //   planner of its own.
@@ -45,7 +45,7 @@ class Gateways {
   static constexpr Duration kSilence = std::chrono::seconds(3);
 
   // Ignores news of this gateway itself.
-  void heard(const GatewayNews& own, const GatewayNews& news, TimePoint now);
+  void observe(const GatewayNews& own, const GatewayNews& news, TimePoint now);
   bool plans(const GatewayNews& own, TimePoint now) const;
   // For gateways that elect a planner by other means: this one qualifies, unless a peer sees twice as many
   // nodes or has a later table.
@@ -58,11 +58,11 @@ class Gateways {
   }
   struct Other {
     GatewayNews news;
-    TimePoint heard_at{};
+    TimePoint received_at{};
   };
   // This gateway's place among those that share the fleet now; those silent for kSilence do not count.
   GatewayShard place(const Hash128& own, TimePoint now) const;
-  // Peers heard lately.
+  // Peers whose news came lately.
   const absl::flat_hash_map<Hash128, Other>& others() const { return others_; }
 
  private:

@@ -147,7 +147,7 @@ bool PinSync::refused(const Entry& now) {
   return false;
 }
 
-PinSync::Heed PinSync::heard(const Entry& entry) {
+PinSync::Heed PinSync::observe(const Entry& entry) {
   const auto gone = gone_.find(entry.id);
   if (revision_of(entry.id) >= entry.revision || (gone != gone_.end() && gone->second >= entry.revision))
     return Heed::kOld;

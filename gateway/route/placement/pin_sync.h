@@ -72,7 +72,7 @@ class PinSync {
 
   enum class Heed { kOld, kNoted, kTaken };  // older than what is known; not for the book; for the book
   // News, in the store's order, and what was fetched.
-  Heed heard(const Entry& entry);
+  Heed observe(const Entry& entry);
   // All news up to this revision have come.
   void passed(int64_t revision);
 
@@ -115,7 +115,7 @@ class PinSync {
   std::optional<UnderWay> under_way_;
   absl::flat_hash_map<Hash128, int64_t> known_;  // its revision in the store
   absl::flat_hash_map<Hash128, int64_t> gone_;   // absent there at this revision; older news may come yet
-  absl::flat_hash_set<Hash128> tried_;           // written, perhaps, and not heard of since
+  absl::flat_hash_set<Hash128> tried_;           // written, perhaps, and without news since
   std::string cluster_;
   int64_t revision_ = 0;  // the newest of the store that has come
   int64_t asked_at_ = 0;

@@ -10,13 +10,13 @@ namespace {
 constexpr size_t kOthersMax = 1024;
 }  // namespace
 
-void SharedLoads::heard(const Hash128& gateway, SetLoads loads, TimePoint now) {
+void SharedLoads::observe(const Hash128& gateway, SetLoads loads, TimePoint now) {
   if (others_.size() >= kOthersMax && !others_.contains(gateway)) return;
   others_.insert_or_assign(gateway, Sample{std::move(loads), now});
 }
 
 SetLoads SharedLoads::sum(SetLoads own, TimePoint now) {
-  std::erase_if(others_, [&](const auto& entry) { return now > entry.second.heard_at + keep_; });
+  std::erase_if(others_, [&](const auto& entry) { return now > entry.second.received_at + keep_; });
   if (others_.empty()) return own;
   absl::flat_hash_map<Hash128, size_t> at;
   at.reserve(own.sets.size());

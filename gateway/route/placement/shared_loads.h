@@ -18,7 +18,7 @@ class SharedLoads {
   // `keep`: time for which a gateway's sample counts.
   explicit SharedLoads(Duration keep) : keep_(keep) {}
 
-  void heard(const Hash128& gateway, SetLoads loads, TimePoint now);
+  void observe(const Hash128& gateway, SetLoads loads, TimePoint now);
   bool empty() const { return others_.empty(); }
   // `own` plus the others' recent samples.
   SetLoads sum(SetLoads own, TimePoint now);
@@ -26,7 +26,7 @@ class SharedLoads {
  private:
   struct Sample {
     SetLoads loads;
-    TimePoint heard_at{};
+    TimePoint received_at{};
   };
   Duration keep_;
   std::map<Hash128, Sample> others_;  // by name: rounding must not depend on a hash

@@ -4,7 +4,7 @@
 // table counts. Pure: the store's state comes in, with the store's revisions; the caller asks the store.
 //
 // - planner: the gateway that made the leader's key where there was none, under its lease, while the key
-//   exists. A key without a lease is nobody's: it would outlive its gateway. A gateway plans only while its
+//   exists. A key without a lease has no owner: it would outlive its gateway. A gateway plans only while its
 //   lease holds by its own clock, counted from before it asked; but clocks run at different speeds, so
 //   nothing depends on that:
 // - table: the one last written counts. A write requires that the leader's key is still the writer's own and
@@ -35,14 +35,14 @@ class SharedTable {
   bool begun_anew(int64_t revision, int64_t asked);
   // Lease of this gateway's leadership.
   void lease_holds_until(TimePoint until) { lease_until_ = until; }
-  // The leader's key as of `revision`: made at `created` (0: it does not exist) by `name`; empty: by nobody
-  // who could lose it.
+  // The leader's key as of `revision`: made at `created` (0: it does not exist) by `name`; empty: without a
+  // lease, so that it has no owner.
   void leader_is(std::string_view name, int64_t created, int64_t revision);
   // The table's key as of `revision`: made at `created`, last written at `modified`; 0: it does not exist.
   // True: this table replaces the one in force, if it is later.
   bool table_is(int64_t created, int64_t modified, int64_t revision);
 
-  // The latest revision heard of.
+  // The latest revision seen.
   int64_t revision() const { return std::max(leader_at_, table_at_); }
   // True, and news, if the table was made and last written at these revisions (0: it does not exist) as of
   // `revision`. (In a store that was begun anew either number may be as before.)

@@ -86,14 +86,14 @@ class AffinityPolicy::Choice {
   }
 
   // Adds all of a short list; of a long one a random stretch.
-  template <typename Tell>
-  void add_some(std::span<const Holder> holders, Tell&& tell) {
+  template <typename OnAdded>
+  void add_some(std::span<const Holder> holders, OnAdded&& on_added) {
     const size_t size = holders.size();
     const size_t most = options_.holders_max;
     const size_t start = size <= most ? 0 : random_.below(static_cast<uint32_t>(size));
     for (size_t i = 0; i < std::min(size, most); ++i) {
       const Holder& h = holders[start + i < size ? start + i : start + i - size];
-      if (add(h.node)) tell(h);
+      if (add(h.node)) on_added(h);
     }
   }
 
@@ -228,15 +228,15 @@ class AffinityPolicy::Choice {
     }
   }
 
-  // Where some workers tell no residency a persona that none is known to hold goes by rendezvous among all:
+  // Where some workers report no residency a persona that none is known to hold goes by rendezvous among all:
   // the noise is drawn from its name, so that a gateway that begins again, or another one, chooses alike.
   double noise(NodeIndex node) {
     const Hash128& name = in_.key.set.is_zero() ? in_.key.session : in_.key.set;
-    const bool unheard = some_silent_ && !resident_.known() && !name.is_zero();
-    if (in_.known.gateways <= 1 && !unheard) return 0;
+    const bool unreported = some_silent_ && !resident_.known() && !name.is_zero();
+    if (in_.known.gateways <= 1 && !unreported) return 0;
     const double most = options_.noise_tokens * in_.known.loads.scale();
     if (in_.key.displaced) return options_.displaced_noise * most * random_.unit();
-    if (!unheard) return most * random_.unit();
+    if (!unreported) return most * random_.unit();
     const double draw = rendezvous_draw(name.lo, in_.known.view->node(node).hash.lo);
     const double weight = in_.known.view->node(node).weight;
     return most * (1 - (in_.known.view->equal_weights() ? draw : std::pow(draw, 1 / weight)));
@@ -264,7 +264,7 @@ class AffinityPolicy::Choice {
   Random& random_;
   int64_t nothing_ = 0;  // a node with no more than this holds nothing of the request's own
   bool hot_ = false;
-  bool some_silent_ = false;  // of the candidates: they tell no residency
+  bool some_silent_ = false;  // of the candidates: they report no residency
   bool by_plan_ = false;
   bool sets_noted_ = true;
   bool sessions_noted_ = true;

@@ -63,11 +63,11 @@ CachedPrefix::CachedPrefix(const ClusterState& knowledge, const PrefixKey& key, 
     if (!exact.empty()) session_exact_ = exact.holders(key.session);
     if (!shadow.empty()) session_shadow_ = shadow.holders(key.session);
   }
-  // A plain text's conversation that nobody holds may begin as another's.
+  // A plain text's conversation that no node holds may begin as another's.
   if (key.session.is_zero() || (!key.chat && !session_known())) look_up_chain(knowledge, key);
 }
 
-// A set that nobody holds may begin with one that somebody does: the same card, and another example after it.
+// A set that no node holds may begin with one that a node does: the same card, and another example after it.
 void CachedPrefix::look_up_ancestors(const ClusterState& knowledge, const PrefixKey& key) {
   const size_t guessed = std::min(static_cast<size_t>(key.guessed_anchors), key.anchors.size());
   for (size_t i = guessed, looked = 0; i-- > 0 && looked < kAncestorsMax; ++looked) {

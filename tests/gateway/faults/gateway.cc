@@ -203,7 +203,7 @@ void FaultGateway::receive(const Letter& letter, TimePoint now) {
   if (!letter.sample.empty()) {
     auto loads = decode_set_loads(letter.sample);
     breach_if(!loads.ok(), "a sample of loads is not read");
-    if (loads.ok()) others_.heard(letter.news.name, *std::move(loads), now);
+    if (loads.ok()) others_.observe(letter.news.name, *std::move(loads), now);
   }
   hear(letter.news, letter.table, now, [&] {
     const auto notes = rounds_->receive(message, now);
@@ -224,7 +224,7 @@ void FaultGateway::hear(const GatewayNews& news, const std::string& table, TimeP
     const Status adopted = twin_->planning().adopt_table(table);
     breach_if(!adopted.ok(), "a table is not read: " + std::string(adopted.message()));
   }
-  twin_->planning().heard(news, now);
+  twin_->planning().observe(news, now);
   if (!table.empty()) check_table();
   breach_if(router_->planning().version() < before, "an older table takes the place of the one that counts");
 }

@@ -31,9 +31,9 @@ TEST(Gateways, SmallestNamePlansUntilATableExists) {
   Gateways gateways;
   const GatewayNews own = news_of(5);
   EXPECT_TRUE(gateways.plans(own, at_ms(0))) << "alone";
-  gateways.heard(own, news_of(7), at_ms(0));
+  gateways.observe(own, news_of(7), at_ms(0));
   EXPECT_TRUE(gateways.plans(own, at_ms(1)));
-  gateways.heard(own, news_of(3), at_ms(1000));
+  gateways.observe(own, news_of(3), at_ms(1000));
   EXPECT_FALSE(gateways.plans(own, at_ms(1001)));
   EXPECT_TRUE(gateways.plans(own, at_ms(4001))) << "3 is silent";
   // The maker of the table continues to plan.
@@ -46,10 +46,10 @@ TEST(Gateways, SilentGatewaysDoNotCount) {
   const GatewayNews own = news_of(5);
   const auto place = [&](int64_t ms) { return gateways.place(own.name, at_ms(ms)); };
   EXPECT_EQ(place(0), (GatewayShard{0, 1}));
-  gateways.heard(own, own, at_ms(0));
-  gateways.heard(own, news_of(7), at_ms(0));
-  gateways.heard(own, news_of(8), at_ms(1000));
-  gateways.heard(own, news_of(3), at_ms(500));
+  gateways.observe(own, own, at_ms(0));
+  gateways.observe(own, news_of(7), at_ms(0));
+  gateways.observe(own, news_of(8), at_ms(1000));
+  gateways.observe(own, news_of(3), at_ms(500));
   EXPECT_EQ(place(1000), (GatewayShard{1, 4})) << "3 stands before it";
   EXPECT_EQ(place(3250), (GatewayShard{1, 3}));
   EXPECT_EQ(place(3750), (GatewayShard{0, 2}));
@@ -59,11 +59,11 @@ TEST(Gateways, SilentGatewaysDoNotCount) {
 TEST(Gateways, GatewayWithoutLoadsOrHalfTheNodesDoesNotPlan) {
   Gateways gateways;
   const GatewayNews own = news_of(5, 10);
-  gateways.heard(own, news_of(3, 0), at_ms(0));
+  gateways.observe(own, news_of(3, 0), at_ms(0));
   EXPECT_TRUE(gateways.plans(own, at_ms(1))) << "3 has nothing to plan from";
-  gateways.heard(own, news_of(3, 5, {1, {0, 3}}), at_ms(2));
+  gateways.observe(own, news_of(3, 5, {1, {0, 3}}), at_ms(2));
   EXPECT_TRUE(gateways.plans(news_of(5, 10, {1, {0, 3}}), at_ms(3))) << "3 made it, and sees too little now";
-  gateways.heard(own, news_of(3, 6), at_ms(4));
+  gateways.observe(own, news_of(3, 6), at_ms(4));
   EXPECT_FALSE(gateways.plans(own, at_ms(5)));
   EXPECT_FALSE(gateways.plans(news_of(1, 3), at_ms(5))) << "oneself, too";
   EXPECT_FALSE(gateways.plans(news_of(1, 0), at_ms(5)));
@@ -74,8 +74,8 @@ TEST(Gateways, OwnNewsAndOtherKindsAreIgnored) {
   const GatewayNews own = news_of(5);
   GatewayNews other = news_of(3);
   other.strict_sets = 8;
-  gateways.heard(own, other, at_ms(0));
-  gateways.heard(own, own, at_ms(0));
+  gateways.observe(own, other, at_ms(0));
+  gateways.observe(own, own, at_ms(0));
   EXPECT_TRUE(gateways.plans(own, at_ms(1)));
   const GatewayNews ahead = news_of(5, 4, {7, {0, 5}});
   EXPECT_FALSE(gateways.lacks(other.name, ahead));
@@ -88,7 +88,7 @@ TEST(Gateways, StrictGatewaysWithAnotherNumberCount) {
   GatewayNews own = news_of(5), other = news_of(3);
   own.strict_sets = 16;
   other.strict_sets = 8;
-  gateways.heard(own, other, at_ms(0));
+  gateways.observe(own, other, at_ms(0));
   EXPECT_FALSE(gateways.plans(own, at_ms(1)));
   own.table = {7, {0, 5}};
   EXPECT_TRUE(gateways.lacks(other.name, own));
@@ -97,11 +97,11 @@ TEST(Gateways, StrictGatewaysWithAnotherNumberCount) {
 TEST(Gateways, FollowedGatewaysAreBounded) {
   Gateways gateways;
   const GatewayNews own = news_of(1);
-  for (uint64_t name = 2; name < 5000; ++name) gateways.heard(own, news_of(name), at_ms(0));
+  for (uint64_t name = 2; name < 5000; ++name) gateways.observe(own, news_of(name), at_ms(0));
   const GatewayNews ahead = news_of(1, 4, {1, {}});
   EXPECT_FALSE(gateways.lacks(Hash128{0, 4000}, ahead)) << "too many to be followed";
   EXPECT_TRUE(gateways.lacks(Hash128{0, 2}, ahead));
-  gateways.heard(own, news_of(6000), at_ms(5000));
+  gateways.observe(own, news_of(6000), at_ms(5000));
   EXPECT_TRUE(gateways.lacks(Hash128{0, 6000}, ahead)) << "the silent make room";
 }
 
@@ -207,7 +207,7 @@ class OneTable : public ::testing::Test {
     return router_over(std::move(view), options, name);
   }
   static void tell(Router& from, Router& to, TimePoint now) {
-    to.planning().heard(from.planning().news(), now);
+    to.planning().observe(from.planning().news(), now);
     if (!from.planning().lacks_table(to.planning().news().name)) return;
     const Status adopted = to.planning().adopt_table(from.planning().table_message());
     EXPECT_TRUE(adopted.ok()) << adopted;

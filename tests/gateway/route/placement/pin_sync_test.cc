@@ -46,7 +46,7 @@ PinSync with_one_known() {
   const PinSync::Entry one = there(1, 5);
   sync.begin_look();
   sync.look({"a", 5}, {&one, 1}, {});
-  EXPECT_EQ(sync.heard(one), Heed::kTaken);
+  EXPECT_EQ(sync.observe(one), Heed::kTaken);
   return sync;
 }
 
@@ -76,7 +76,7 @@ TEST(PinSync, WhatComesAndGoesWhileTheStoreIsAwayIsForgotten) {
     sync.changed(id_of(i), kRemoved);
   }
   EXPECT_FALSE(sync.waits());
-  sync.heard(there(7, 5));
+  sync.observe(there(7, 5));
   sync.changed(id_of(7), kRemoved);
   expect_write(sync, 7, kRemoved, 5);  // the store has it
 }
@@ -92,10 +92,10 @@ TEST(PinSync, RemovalsBeforeTheFirstLookAreWritten) {
 
 TEST(PinSync, NewsOfAPinThatAClientMadeAreOlderThanThat) {
   PinSync sync = with_one_known();
-  EXPECT_EQ(sync.heard(there(1, 5)), Heed::kOld) << "again";
-  EXPECT_EQ(sync.heard(gone(1, 4)), Heed::kOld);
+  EXPECT_EQ(sync.observe(there(1, 5)), Heed::kOld) << "again";
+  EXPECT_EQ(sync.observe(gone(1, 4)), Heed::kOld);
   sync.changed(id_of(1), kMade);
-  EXPECT_EQ(sync.heard(gone(1, 6)), Heed::kNoted);
+  EXPECT_EQ(sync.observe(gone(1, 6)), Heed::kNoted);
   EXPECT_FALSE(sync.known(id_of(1)));
   expect_write(sync, 1, kMade, 0);
 }
@@ -104,7 +104,7 @@ TEST(PinSync, NewsOfAPinThatAClientMadeAreOlderThanThat) {
 TEST(PinSync, APlaceDoesNotBringBackWhatWasRemovedElsewhere) {
   PinSync sync = with_one_known();
   sync.changed(id_of(1), kPlaced);
-  EXPECT_EQ(sync.heard(gone(1, 6)), Heed::kTaken);
+  EXPECT_EQ(sync.observe(gone(1, 6)), Heed::kTaken);
   EXPECT_FALSE(sync.waits());
   // The same before its news have come.
   PinSync late = with_one_known();
@@ -112,9 +112,9 @@ TEST(PinSync, APlaceDoesNotBringBackWhatWasRemovedElsewhere) {
   expect_write(late, 1, kPlaced, 5);
   EXPECT_TRUE(late.refused(gone(1, 9))) << "the book is to drop it";
   EXPECT_FALSE(late.waits());
-  EXPECT_EQ(late.heard(there(1, 6)), Heed::kOld) << "news from before the removal";
-  EXPECT_EQ(late.heard(gone(1, 8)), Heed::kOld);
-  EXPECT_EQ(late.heard(there(1, 10)), Heed::kTaken) << "made anew";
+  EXPECT_EQ(late.observe(there(1, 6)), Heed::kOld) << "news from before the removal";
+  EXPECT_EQ(late.observe(gone(1, 8)), Heed::kOld);
+  EXPECT_EQ(late.observe(there(1, 10)), Heed::kTaken) << "made anew";
 }
 
 TEST(PinSync, WhatAClientMadeIsWrittenOnTopOfTheirs) {
@@ -126,7 +126,7 @@ TEST(PinSync, WhatAClientMadeIsWrittenOnTopOfTheirs) {
   EXPECT_FALSE(sync.refused(gone(1, 8)));
   expect_write(sync, 1, kMade, 0);
   sync.done(9);
-  EXPECT_EQ(sync.heard(there(1, 9, true)), Heed::kOld) << "its echo";
+  EXPECT_EQ(sync.observe(there(1, 9, true)), Heed::kOld) << "its echo";
 }
 
 TEST(PinSync, ARemovalHoldsUnlessTheStoreWasAwayAndTheyMadeItAnew) {
@@ -136,7 +136,7 @@ TEST(PinSync, ARemovalHoldsUnlessTheStoreWasAwayAndTheyMadeItAnew) {
   EXPECT_FALSE(sync.refused(there(1, 6)));
   expect_write(sync, 1, kRemoved, 6);
   sync.failed();
-  EXPECT_EQ(sync.heard(there(1, 7, true)), Heed::kNoted) << "an echo of what was written here before";
+  EXPECT_EQ(sync.observe(there(1, 7, true)), Heed::kNoted) << "an echo of what was written here before";
   expect_write(sync, 1, kRemoved, 7);
   EXPECT_TRUE(sync.refused(there(1, 8))) << "another gateway has made it last longer";
   EXPECT_FALSE(sync.waits());
@@ -147,21 +147,21 @@ TEST(PinSync, AnEchoDoesNotUndoTheWriteUnderWay) {
   sync.changed(id_of(1), kMade);
   expect_write(sync, 1, kMade, 5);
   sync.changed(id_of(1), kRemoved);
-  EXPECT_EQ(sync.heard(there(1, 6, true)), Heed::kNoted);
+  EXPECT_EQ(sync.observe(there(1, 6, true)), Heed::kNoted);
   sync.done(6);
   expect_write(sync, 1, kRemoved, 6);
-  EXPECT_EQ(sync.heard(there(1, 6, true)), Heed::kOld);
+  EXPECT_EQ(sync.observe(there(1, 6, true)), Heed::kOld);
   sync.done(7);
-  EXPECT_EQ(sync.heard(there(1, 6, true)), Heed::kOld) << "an echo that is late does not bring it back";
-  EXPECT_EQ(sync.heard(gone(1, 7)), Heed::kOld);
+  EXPECT_EQ(sync.observe(there(1, 6, true)), Heed::kOld) << "an echo that is late does not bring it back";
+  EXPECT_EQ(sync.observe(gone(1, 7)), Heed::kOld);
 }
 
 TEST(PinSync, NewsAfterTheWriteUnderWayAreRead) {
   PinSync sync = with_one_known();
   sync.changed(id_of(1), kMade);
   expect_write(sync, 1, kMade, 5);
-  EXPECT_EQ(sync.heard(there(1, 6, true)), Heed::kNoted);
-  EXPECT_EQ(sync.heard(there(1, 8)), Heed::kNoted);
+  EXPECT_EQ(sync.observe(there(1, 6, true)), Heed::kNoted);
+  EXPECT_EQ(sync.observe(there(1, 8)), Heed::kNoted);
   sync.done(6);
   expect_write(sync, 1, kExpired, 6);
   EXPECT_TRUE(sync.refused(there(1, 8)));
@@ -172,7 +172,7 @@ TEST(PinSync, WhatEndsHereIsReadAndNotRemoved) {
   sync.changed(id_of(1), kExpired);
   EXPECT_FALSE(sync.waits()) << "its lease ends it there";
   sync.changed(id_of(1), kMade);
-  sync.heard(there(1, 6));  // another made it last longer
+  sync.observe(there(1, 6));  // another made it last longer
   sync.changed(id_of(1), kExpired);
   expect_write(sync, 1, kExpired, 6);
   EXPECT_TRUE(sync.refused(there(1, 6))) << "and so it does";
@@ -188,10 +188,10 @@ TEST(PinSync, WhatEndsHereIsReadAndNotRemoved) {
 
 TEST(PinSync, ACompleteLookTellsWhatIsNewAndWhatIsGone) {
   PinSync sync;
-  sync.heard(there(1, 3));
-  sync.heard(there(2, 4));
-  sync.heard(there(3, 5));
-  sync.heard(there(6, 6));
+  sync.observe(there(1, 3));
+  sync.observe(there(2, 4));
+  sync.observe(there(3, 5));
+  sync.observe(there(6, 6));
   sync.changed(id_of(3), kMade);
   sync.changed(id_of(5), kMade);
   sync.changed(id_of(6), kPlaced);
@@ -237,7 +237,7 @@ TEST(PinSync, AnotherStoreThatHasAPinKeepsItsOwn) {
   const PinSync::Entry one = there(1, 3);
   sync.begin_look();
   EXPECT_THAT(sync.look({"b", 3}, {&one, 1}, here).fetch, ElementsAre(id_of(1)));
-  EXPECT_EQ(sync.heard(one), Heed::kTaken);
+  EXPECT_EQ(sync.observe(one), Heed::kTaken);
   EXPECT_FALSE(sync.waits());
 }
 
@@ -371,7 +371,7 @@ class Fleet {
     side.book.adopt(news.kept->pin);
   }
   void take(Side& side, const News& news) const {
-    if (side.sync.heard(entry_of(side, news)) == Heed::kTaken) adopt(side, news);
+    if (side.sync.observe(entry_of(side, news)) == Heed::kTaken) adopt(side, news);
   }
   void hear(Side& side) const {
     if (side.heard == log_.size()) return;
