@@ -84,7 +84,7 @@ struct GatewayTls {
 // The checked settings, with everything that follows from them.
 struct GatewayConfig : GatewayParts {
   GatewayTls tls;
-  bool metrics_demands_certificates = false;  // the metrics port, of whoever comes
+  bool metrics_demands_certificates = false;  // the metrics port, of every client
   WorkerUrlRules workers_addable;             // Admin::add_only()
   std::optional<Hash128> record_salt;         // none: one of this run's own
   TelemetryOptions telemetry;
@@ -101,8 +101,8 @@ StatusOr<std::vector<Upstream>> make_upstreams(const GatewaySettings& settings);
 // config_access.cc
 void describe_access(GatewaySettings& settings, SettingsSchema& schema);
 Status make_access(const GatewaySettings& settings, GatewayConfig& config);
-// What anybody who reaches the metrics port may do there, and the settings that end it; both empty: nothing,
-// or nobody reaches it from other machines.
+// Endpoints open to any client that reaches the metrics port, and the settings that close them; both empty:
+// there are none, or no other machine reaches the port.
 struct ExposedEndpoints {
   std::string open, close;
 };

@@ -12,7 +12,7 @@ void Reload::run(Gateway& gateway) {
   if (const Status status = take(gateway, fresh); !status.ok()) {
     log_.error("not_reloaded", {{"why", to_std(status.message())}});
   } else {
-    tell(gateway, fresh);
+    log_changes(gateway, fresh);
   }
 }
 
@@ -28,7 +28,7 @@ Status Reload::take(Gateway& gateway, std::vector<SettingsSchema::Value>& fresh)
   return gateway.change(config);
 }
 
-void Reload::tell(const Gateway& gateway, const std::vector<SettingsSchema::Value>& fresh) {
+void Reload::log_changes(const Gateway& gateway, const std::vector<SettingsSchema::Value>& fresh) {
   std::string changed;
   for (size_t i = 0; i < values_.size(); ++i) {
     if (values_[i].text == fresh[i].text) continue;

@@ -23,7 +23,7 @@ class Reload {
 
  private:
   Status take(Gateway& gateway, std::vector<SettingsSchema::Value>& fresh);
-  void tell(const Gateway& gateway, const std::vector<SettingsSchema::Value>& fresh);
+  void log_changes(const Gateway& gateway, const std::vector<SettingsSchema::Value>& fresh);
 
   const int argc_;
   const char* const* argv_;

@@ -11,7 +11,7 @@ namespace troupe {
 
 namespace {
 
-// More than a secret has: one that is too long is told how long it may be.
+// More than a secret has: the error for one that is longer says how long it may be.
 constexpr size_t kSecretFileBytesMax = 1u << 20;
 
 }  // namespace

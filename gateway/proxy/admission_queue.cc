@@ -37,7 +37,7 @@ AdmissionQueue::AdmissionQueue(const AdmissionQueueOptions& options, const Parts
 AdmissionQueue::AdmissionTicket::~AdmissionTicket() {
   if (timer_) room_.waiting_.erase(ticket_);
   room_.controller_.leave(ticket_, tokens_, room_.clock_.now());
-  room_.tell();
+  room_.notify();
 }
 
 ApiResult<std::unique_ptr<AdmissionQueue::AdmissionTicket>> AdmissionQueue::arrive(
@@ -52,7 +52,7 @@ ApiResult<std::unique_ptr<AdmissionQueue::AdmissionTicket>> AdmissionQueue::arri
     waiting_.emplace(answer.ticket, admission_ticket.get());
     if (admission().waiting() == 1) look_again_.wake();
   }
-  tell();
+  notify();
   return admission_ticket;
 }
 
@@ -65,7 +65,7 @@ Task<ApiResult<bool>> AdmissionQueue::AdmissionTicket::wait() {
     const auto cancelled = co_await asio::this_coro::cancellation_state;
     if (cancelled.cancelled() != asio::cancellation_type::none)
       throw boost::system::system_error(asio::error::operation_aborted);
-    room_.tell();
+    room_.notify();
   }
   if (outcome_ != AdmissionOutcome::kAdmitted) co_return room_.refusal(outcome_, come_back_);
   co_return true;
@@ -77,11 +77,11 @@ Task<void> AdmissionQueue::look_after() {
     const TimePoint next_look = admission().waiting() > 0 ? soon : TimePoint::max();
     co_await look_again_.sleep_until(next_look);
     controller_.look(workers(), clock_.now());
-    tell();
+    notify();
   }
 }
 
-void AdmissionQueue::tell() {
+void AdmissionQueue::notify() {
   for (const auto& event : controller_.advance(clock_.now())) {
     queued_.Observe(std::chrono::duration<double>(event.waited).count());
     const auto found = waiting_.find(event.ticket);
@@ -107,7 +107,7 @@ void AdmissionQueue::show() {
 
 void AdmissionQueue::drain(Duration within) {
   controller_.drain(clock_.now() + within);
-  tell();
+  notify();
 }
 
 ApiError AdmissionQueue::refusal(AdmissionOutcome outcome, Duration come_back) {

@@ -71,7 +71,7 @@ class AdmissionQueue {
   // Wakes requests that wait, at workers' reports and at deadlines.
   void start(TaskGroup& background) { background.spawn(look_after()); }
   void change(const AdmissionQueueOptions& options) { controller_.change(options); }
-  // Several gateways enforce the limits, each a part; one, until told otherwise.
+  // Several gateways enforce the limits, each a part; one, until this is called.
   void share(const route::GatewayShard& place) { controller_.share(place); }
   // No request arrives any more, and those that wait do so no longer than this.
   void drain(Duration within);
@@ -82,7 +82,7 @@ class AdmissionQueue {
   route::AdmissionController::Workers workers() const {
     return {router_.view(), router_.loads(), router_.known().gateways};
   }
-  void tell();  // requests that waited their outcome
+  void notify();  // gives requests that waited their outcome
   void show();
   ApiError refusal(route::AdmissionOutcome outcome, Duration come_back);
 

@@ -21,7 +21,7 @@ class AdmissionStage {
   ApiResult<bool> arrive(RequestContext& context);
   // Until it is admitted, or the error that the client gets. REQUIRES: its ticket waits.
   Task<ApiResult<bool>> wait(RequestContext& context);
-  // Tells what would happen to a request of this context's client now (/admin/explain).
+  // Says what would happen to a request of this context's client now (/admin/explain).
   bj::object explain(const RoutedRequest& routed, const route::Decision& decision,
                      const RequestContext& context) const;
 

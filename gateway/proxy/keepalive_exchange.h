@@ -4,8 +4,8 @@
 // clients skip, whenever nothing else went out for the interval, also while the request waits for room. So
 // that neither a proxy in between nor the client takes a long prompt for a dead connection.
 //
-// The first comment takes the status line and the headers with it. To whoever answers the request that makes
-// no difference: head_sent() stays false until the answer itself begins, so another worker may still be
+// The first comment takes the status line and the headers with it. For the code that answers the request that
+// makes no difference: head_sent() stays false until the answer itself begins, so another worker may still be
 // tried; start() then only goes on, and respond() (an error) becomes an error event, the stream's last.
 //
 // Lives in the frame of the request's coroutine, on the event loop's thread.

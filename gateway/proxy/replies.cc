@@ -67,7 +67,7 @@ Task<void> Replies::give_up(Exchange& exchange, RequestContext& context, Forward
       break;
     case FailureKind::kLocal:
       error = ApiError::overloaded("this gateway has no connection left to ask a worker with", 1);
-      error.http_status = 503;  // nobody asked too much: the gateway is short of descriptors
+      error.http_status = 503;  // no client asked too much: the gateway is short of descriptors
       error.type = "server_error";
       break;
     case FailureKind::kDeadline:

@@ -76,7 +76,7 @@ ApiResult<bool> RequestIntake::prepare(const HttpRequest& request, ForwardParser
   return true;
 }
 
-// Nobody can be asked. Of a path that only other servers answer ours may be ready, and no help.
+// No worker can be asked. Of a path that only other servers answer ours may be ready, and no help.
 ApiError RequestIntake::refusal(std::string_view path, const RequestContext& context) const {
   const std::string& model = context.routed.model;
   const route::ClusterView& view = core_.router.view();

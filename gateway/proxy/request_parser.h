@@ -31,7 +31,7 @@ struct RoutedRequest {
   bool passes = false;    // as it came, to a worker of another kind: an answer of any form
   int32_t priority = 0;   // the client's wish
   std::optional<int64_t> answer_tokens_max;
-  std::string salt;       // a tenant's, which the worker is to be told for the client's own; else empty
+  std::string salt;       // a tenant's, sent to the worker in place of the client's own; else empty
   bool own_salt = false;  // of a prefix: the client has named a cache_salt of its own
   route::PrefixKey key;
   bool takes_room() const { return generates || prefills || passes; }  // at a worker

@@ -92,7 +92,7 @@ Task<void> SpanExporter::deliver() {
   const SpanText* const batch = queue_.front();
   for (size_t failures = 1; batch != nullptr; ++failures) {
     const Outcome outcome = co_await send(*batch);
-    tell(outcome);
+    log_change(outcome);
     const bool last = failures >= options_.tries_max || flushing_;
     if (outcome.verdict != ExportVerdict::kAgain || last) {
       done(*batch, outcome);
@@ -157,7 +157,7 @@ Task<SpanExporter::Outcome> SpanExporter::send(const SpanText& batch) {
 }
 
 // Logs a failure once for as long as it lasts.
-void SpanExporter::tell(const Outcome& outcome) {
+void SpanExporter::log_change(const Outcome& outcome) {
   const bool fails = !outcome.why.empty();
   if (fails == failing_) return;
   failing_ = fails;

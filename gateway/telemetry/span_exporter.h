@@ -62,7 +62,7 @@ class SpanExporter {
   Task<Outcome> send(const SpanText& batch);
   Duration pause(const Outcome& outcome, size_t failures);
   void done(const SpanText& batch, const Outcome& outcome);
-  void tell(const Outcome& outcome);
+  void log_change(const Outcome& outcome);
   Task<void> sleep(Duration duration);
   void show() { queue_bytes_.Set(static_cast<double>(queue_.bytes())); }
 

@@ -65,36 +65,36 @@ void ResumeTap::lose() {
 // Parses `,"prompt_tokens":…,"completion_tokens":…,"cached_tokens":…`, or nothing. False: malformed.
 bool ResumeTap::read_counts(std::string_view& member, std::optional<route::AnswerCounts>& counts) {
   if (!skip(member, ",\"prompt_tokens\":")) return true;
-  route::AnswerCounts told;
-  told.has_cached = true;
-  const bool read = read_number(member, told.prompt_tokens) && skip(member, ",\"completion_tokens\":") &&
-                    read_number(member, told.completion_tokens) && skip(member, ",\"cached_tokens\":") &&
-                    read_number(member, told.cached_tokens);
-  counts = told;
-  return read && told.completion_tokens >= 0 && told.completion_tokens <= INT32_MAX &&
-         told.prompt_tokens <= INT32_MAX && told.cached_tokens >= 0 &&
-         told.cached_tokens <= told.prompt_tokens;
+  route::AnswerCounts sent;
+  sent.has_cached = true;
+  const bool read = read_number(member, sent.prompt_tokens) && skip(member, ",\"completion_tokens\":") &&
+                    read_number(member, sent.completion_tokens) && skip(member, ",\"cached_tokens\":") &&
+                    read_number(member, sent.cached_tokens);
+  counts = sent;
+  return read && sent.completion_tokens >= 0 && sent.completion_tokens <= INT32_MAX &&
+         sent.prompt_tokens <= INT32_MAX && sent.cached_tokens >= 0 &&
+         sent.cached_tokens <= sent.prompt_tokens;
 }
 
 // Parses `{"ids":[…]}`, with the seed, the counts or both behind the ids, and the chunk's own brace. Anything
 // else: false, and nothing is kept.
 bool ResumeTap::take_member(std::string_view member) {
   const size_t before = ids_.size();
-  size_t told = 0;
+  size_t count = 0;
   std::optional<uint64_t> seed;
   std::optional<route::AnswerCounts> counts;
   bool good = skip(member, "{\"ids\":[");
   for (bool more = good && !member.starts_with(']'); more; more = good && skip(member, ",")) {
     int32_t id = 0;
     good = read_number(member, id) && id >= 0;
-    told += 1;
+    count += 1;
     if (good && !lost_) ids_.push_back(id);
   }
   good = good && skip(member, "]");
   if (good && skip(member, ",\"seed\":")) good = read_number(member, seed.emplace());
   good = good && read_counts(member, counts) && member == "}}";
   if (!good) ids_.resize(before);
-  if (good) tokens_told_ += told;
+  if (good) tokens_told_ += count;
   if (good && seed && !seed_) seed_ = seed;
   if (good && counts) counts_ = counts;
   if (ids_.size() > kIdsMax) lose();
@@ -114,9 +114,9 @@ std::optional<ResumeTap::Identity> ResumeTap::identity_of(std::string_view data)
 
 // `data`: a chunk without its member, or another event's. False: the client has it already, or must not get
 // it.
-bool ResumeTap::passes(std::string_view data, bool told) {
+bool ResumeTap::passes(std::string_view data, bool has_ids) {
   const bool first = std::exchange(first_, false);
-  const auto identity = first && told ? identity_of(data) : std::nullopt;
+  const auto identity = first && has_ids ? identity_of(data) : std::nullopt;
   if (first && resumes_) strayed_ = !identity || !identity_ || identity->id != identity_->id;
   if (strayed_) return false;
   if (first && !resumes_) identity_ = identity;
@@ -124,7 +124,7 @@ bool ResumeTap::passes(std::string_view data, bool told) {
     done_ = true;
     return true;
   }
-  if (!told) {
+  if (!has_ids) {
     if (data.find("\"choices\":[],") == std::string_view::npos) lose();  // else the usage, which has no ids
     return true;
   }
@@ -168,9 +168,9 @@ void ResumeTap::cut(std::string& events) {
       keep(begin, end);
       continue;
     }
-    const size_t at = member_of(data), ids_before = ids_.size(), told_before = tokens_told_;
-    const bool told = at != std::string_view::npos && take_member(data.substr(at + kMember.size()));
-    if (!told) {
+    const size_t at = member_of(data), ids_before = ids_.size(), tokens_before = tokens_told_;
+    const bool has_ids = at != std::string_view::npos && take_member(data.substr(at + kMember.size()));
+    if (!has_ids) {
       if (passes(data, false)) keep(begin, end);
       continue;
     }
@@ -181,7 +181,7 @@ void ResumeTap::cut(std::string& events) {
     if (!passes(std::string_view(events).substr(begin + kData.size(), at + 1), true)) {
       if (strayed_) {
         ids_.resize(std::min(ids_.size(), ids_before));
-        tokens_told_ = told_before;
+        tokens_told_ = tokens_before;
         counts_.reset();
       }
       continue;
@@ -215,8 +215,8 @@ std::string ResumeTap::resume_body(std::string_view body) const {
 
 int status_of_error_event(std::string_view event) {
   if (event.starts_with(kData)) event.remove_prefix(kData.size());
-  const auto told = parse_json(event);
-  const bj::value* error = told.ok() ? field(*told, "error") : nullptr;
+  const auto parsed = parse_json(event);
+  const bj::value* error = parsed.ok() ? field(*parsed, "error") : nullptr;
   if (error == nullptr) return 0;
   const std::string_view type = string_field(*error, "type"), code = string_field(*error, "code");
   if (type == "rate_limit_error") return 429;

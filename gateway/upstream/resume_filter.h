@@ -61,7 +61,7 @@ class ResumeTap {
     std::string id;
     int64_t created_s = 0;
   };
-  bool passes(std::string_view data, bool told);
+  bool passes(std::string_view data, bool has_ids);
   bool take_member(std::string_view member);
   static bool read_counts(std::string_view& member, std::optional<route::AnswerCounts>& counts);
   static std::optional<Identity> identity_of(std::string_view data);
