@@ -54,7 +54,7 @@ struct WorkerSettings {
   std::chrono::seconds grace{30};
   TlsFiles tls;
 
-  // Where it tells gateways that it is there.
+  // The etcd in which it registers, for gateways to find it.
   std::vector<std::string> etcd_endpoints;  // empty: it does not
   RegistrationOptions registration;
   std::string advertise_url;  // empty: of host and port
@@ -64,7 +64,7 @@ struct WorkerSettings {
 // Describes every setting to `schema`. `settings` must outlive it.
 void describe_worker_settings(SettingsSchema& schema, WorkerSettings& settings);
 
-// What no single key can tell: combinations, devices this build lacks, a missing --model. Fills in what
+// Checks what no single key shows: combinations, devices this build lacks, a missing --model. Fills in what
 // "auto", 0 and empty stand for where that needs no model. Certificates and keys are read, for whether they
 // can be used. Errors are kInvalidArgument and name the flag.
 Status resolve_worker_settings(WorkerSettings& settings);

@@ -1,7 +1,7 @@
 // troupe-worker: a model behind an OpenAI-shaped HTTP API.
 //
-// Read main() as a table of contents: what was asked for → model → engine → server → serve until told to
-// stop. Objects are built in the order they depend on each other and end in the reverse of it.
+// Read main() as a table of contents: what was asked for → model → engine → server → serve until asked
+// to stop. Objects are built in the order they depend on each other and end in the reverse of it.
 
 #include <sys/time.h>
 #include <unistd.h>
@@ -195,7 +195,7 @@ int main_of(int argc, const char* const* argv) {
     return kExitUsage;
   }
   if (parsed->check_config) {
-    // As far as can be told without loading it: what model the folder says that it holds.
+    // As far as can be checked without loading it: what model the folder says that it holds.
     status =
         settings.device == "sim" ? absl::OkStatus() : load_model_config(settings.runner.model_dir).status();
     if (!status.ok()) {

@@ -39,14 +39,14 @@ void Registration::start() {
 
 Task<void> Registration::keep() {
   Timer timer(executor_);
-  std::optional<bool> told;
+  std::optional<bool> logged;
   while (true) {
     const Status kept = co_await keep_once();
     registered_.Set(kept.ok() ? 1 : 0);
-    if (told != kept.ok()) {
+    if (logged != kept.ok()) {
       log_.write(kept.ok() ? LogLevel::kInfo : LogLevel::kWarn, kept.ok() ? "registered" : "not_registered",
                  {{"key", place_.key}, {"why", to_std(kept.message())}});
-      told = kept.ok();
+      logged = kept.ok();
     }
     timer.expires_after(kept.ok() ? Duration(lease_.ttl()) / 3 : kSoon);
     co_await timer.async_wait(use_task);
@@ -67,7 +67,7 @@ Task<void> Registration::end() {
   tasks_.cancel();
   co_await tasks_.join();
   const Status ended = co_await lease_.end();
-  etcd_.close_idle();  // the io_context ends when nobody waits any more
+  etcd_.close_idle();  // the io_context ends when nothing waits any more
   registered_.Set(0);
   log_.info("registration_ended", {{"key", place_.key}, {"told", ended.ok()}});
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// A worker's place in etcd, where gateways find it: there as long as the worker takes requests and etcd hears
-// of it. While etcd is away nothing is lost but the news; when its lease has run out meanwhile, the worker
+// A worker's place in etcd, where gateways find it: there as long as the worker takes requests and reaches
+// etcd. While etcd is away nothing is lost but the news; when its lease has run out meanwhile, the worker
 // registers anew. All calls on the io_context's thread.
 
 #include <memory>

@@ -58,7 +58,7 @@ StatusOr<Engine::Impl::Submission> Engine::Impl::make_submission(EngineRequest r
   stream.wants_logprobs = request.logprobs.has_value();
   stream.continues_text = request.continues_text;
   stream.emitted = request.emitted;
-  stream.untold_logprobs = request.untold_logprobs;
+  stream.unsent_logprobs = request.unsent_logprobs;
   stream.sink = std::move(sink);
   stream.submitted = now();
   NewRequest scheduled;
@@ -68,7 +68,7 @@ StatusOr<Engine::Impl::Submission> Engine::Impl::make_submission(EngineRequest r
   Sequence sequence(request);
   // Emitted tokens with log-probabilities still to be sent are drawn
   // once more: the model has to compute up to them.
-  const auto drawn = request.emitted.end() - request.untold_logprobs;
+  const auto drawn = request.emitted.end() - request.unsent_logprobs;
   scheduled.prompt = std::move(request.prompt);
   scheduled.prompt.insert(scheduled.prompt.end(), request.emitted.begin(), drawn);
   scheduled.emitted_count = static_cast<int32_t>(drawn - request.emitted.begin());

@@ -38,9 +38,9 @@ struct EngineRequest {
   bool prompt_logprobs = false;     // with logprobs: the prompt's tokens, too; computes all of it
   // The tokens of a resumed answer that were already sent, fewer than max_new_count. The model computes on
   // from them and they count as the answer's, but none is sent again; only the log-probabilities of the last
-  // few (untold_logprobs) may still be sent.
+  // few (unsent_logprobs) may still be sent.
   std::vector<TokenId> emitted;
-  int32_t untold_logprobs = 0;
+  int32_t unsent_logprobs = 0;
   bool prompt_only = false;  // compute the prompt and emit nothing. REQUIRES: max_new_count 1
   ScheduleSpec spec;         // REQUIRES: prompt_only where it is in the background
 };

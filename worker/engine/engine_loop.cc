@@ -148,27 +148,27 @@ void Engine::Impl::accept(const StepOutput& output) {
   for (const Drawn& drawn : under_way->drawn) {
     const auto found = sequences.find(drawn.id);
     const TokenId token = output.tokens[tokens.size()];
-    StepToken& told = tokens.emplace_back(StepToken{.id = drawn.id, .token = token});
-    told.finished = told.spoilt = token == kNoDraw;
+    StepToken& result = tokens.emplace_back(StepToken{.id = drawn.id, .token = token});
+    result.finished = result.spoilt = token == kNoDraw;
     if (found == sequences.end()) continue;  // it ended or was cancelled before this step was done
-    if (told.spoilt) continue;
+    if (result.spoilt) continue;
     Sequence& sequence = found->second;
     TokenEvent& event = events.emplace_back();
     event.id = drawn.id;
     event.cached_count = sequence.cached_count;
     if (sequence.prompt_only()) {
       event.finish = FinishReason::kLength;
-      told.finished = true;
+      result.finished = true;
       continue;
     }
-    event.token = told.token = sequence.accept(token, drawn.position);
+    event.token = result.token = sequence.accept(token, drawn.position);
     if (drawn.shown_row >= 0) {
       const auto vocab = static_cast<size_t>(output.logits.shape[1]);
       const float* const row = output.logits.as<const float>() + static_cast<size_t>(drawn.shown_row) * vocab;
       event.score = std::make_unique<TokenScore>(sequence.score({row, vocab}, event.token));
     }
-    told.finished = sequence.stops(event.token, options.eos_token_ids);
-    if (told.finished) event.finish = FinishReason::kStop;
+    result.finished = sequence.stops(event.token, options.eos_token_ids);
+    if (result.finished) event.finish = FinishReason::kStop;
   }
 }
 
@@ -188,8 +188,8 @@ void Engine::Impl::score_prompts() {
 // The fault is of the model or of this request's KV: the others of its step go on.
 void Engine::Impl::fail_undrawn() {
   std::vector<RequestId> undrawn;
-  for (const StepToken& told : tokens) {
-    if (told.spoilt && sequences.erase(told.id) > 0) undrawn.push_back(told.id);
+  for (const StepToken& result : tokens) {
+    if (result.spoilt && sequences.erase(result.id) > 0) undrawn.push_back(result.id);
   }
   if (undrawn.empty()) return;
   metrics.undrawn(undrawn.size());

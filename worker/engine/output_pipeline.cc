@@ -8,7 +8,7 @@ namespace troupe {
 
 OutputPipeline::Stream::Stream(NewStream opened, const Tokenizer* tokenizer)
     : request(std::move(opened)),
-      repeats_left(request.untold_logprobs),
+      repeats_left(request.unsent_logprobs),
       detokenizer(tokenizer, std::move(request.stop_strings),
                   {.at_start = !request.continues_text, .keeps_offsets = request.wants_logprobs}) {
   usage.prompt_tokens = request.prompt_count;
@@ -135,12 +135,13 @@ void OutputPipeline::process(Inbox& inbox) {
 namespace {
 
 // Takes the log-probabilities whose text is complete; the others keep waiting.
-std::vector<TokenLogprob> take_told(std::vector<TokenLogprob>& waiting, const std::vector<int64_t>& offsets) {
+std::vector<TokenLogprob> take_complete(std::vector<TokenLogprob>& waiting,
+                                        const std::vector<int64_t>& offsets) {
   const auto end = waiting.begin() + static_cast<ptrdiff_t>(offsets.size());
-  std::vector<TokenLogprob> told(std::make_move_iterator(waiting.begin()), std::make_move_iterator(end));
+  std::vector<TokenLogprob> complete(std::make_move_iterator(waiting.begin()), std::make_move_iterator(end));
   waiting.erase(waiting.begin(), end);
-  for (size_t i = 0; i < told.size(); ++i) told[i].text_offset = offsets[i];
-  return told;
+  for (size_t i = 0; i < complete.size(); ++i) complete[i].text_offset = offsets[i];
+  return complete;
 }
 
 }  // namespace
@@ -168,7 +169,7 @@ void OutputPipeline::process_token(TokenEvent& event) {
   if (!last && !first && output.text.empty()) return;  // half a character, or the start of a stop string
   output.ids = std::exchange(stream.ids, {});
   output.prompt_logprobs = std::exchange(stream.prompt_logprobs, {});
-  output.logprobs = take_told(stream.logprobs, stream.detokenizer.take_offsets());
+  output.logprobs = take_complete(stream.logprobs, stream.detokenizer.take_offsets());
   output.usage = stream.usage;
   if (!is_open(event.id)) return;  // cancelled meanwhile
   // Metrics come first: a client that has the last piece finds its request counted.
@@ -202,12 +203,12 @@ TokenLogprob OutputPipeline::logprob_of(const TokenScore& score) const {
   const auto bytes_of = [this](TokenId id) {
     return std::string(options_.tokenizer->token_bytes(id, /*skip_special=*/false));
   };
-  TokenLogprob told;
-  told.bytes = bytes_of(score.token);
-  told.logprob = score.logprob;
-  told.top.reserve(score.top.size());
-  for (const RankedToken& other : score.top) told.top.push_back({bytes_of(other.id), other.logprob});
-  return told;
+  TokenLogprob result;
+  result.bytes = bytes_of(score.token);
+  result.logprob = score.logprob;
+  result.top.reserve(score.top.size());
+  for (const RankedToken& other : score.top) result.top.push_back({bytes_of(other.id), other.logprob});
+  return result;
 }
 
 // Stores the scores of an event. A token that ended the answer is not part of it and has none.

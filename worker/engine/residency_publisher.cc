@@ -24,10 +24,10 @@ ResidencyPublisher::ResidencyPublisher(std::function<void()> wake)
     : wake_(std::move(wake)), epoch_(random_epoch()) {}
 
 void ResidencyPublisher::publish(Residency& residency, const SetWork& work, bool rests, TimePoint now) {
-  const bool tells_work = rests || now >= work_published_at_ + kWorkInterval;
-  if (!tells_work && !residency.has_changes()) return;
+  const bool publishes_work = rests || now >= work_published_at_ + kWorkInterval;
+  if (!publishes_work && !residency.has_changes()) return;
   const MutexLock lock(mutex_);
-  if (tells_work) {
+  if (publishes_work) {
     work_ = work.totals();
     work_published_at_ = now;
   }

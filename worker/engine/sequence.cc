@@ -20,7 +20,7 @@ Sequence::Sequence(EngineRequest& request)
       ignore_eos_(request.ignore_eos),
       prompt_only_(request.prompt_only),
       logprobs_(request.logprobs) {
-  const auto known = request.emitted.end() - request.untold_logprobs;
+  const auto known = request.emitted.end() - request.unsent_logprobs;
   known_.assign(known, request.emitted.end());
   first_position_ = request.emitted.size() - known_.size();
   if (adjuster_ != nullptr) {

@@ -64,7 +64,7 @@ Answer::State& Answer::take(EngineOutput& piece) {
 }
 
 void Answer::append_chunks(std::string& out, EngineOutput piece) {
-  in_turn(std::move(piece), [&](EngineOutput told) { append_chunk(out, std::move(told)); });
+  in_turn(std::move(piece), [&](EngineOutput next) { append_chunk(out, std::move(next)); });
 }
 
 void Answer::append_chunk(std::string& out, EngineOutput piece) {
@@ -78,7 +78,7 @@ void Answer::append_chunk(std::string& out, EngineOutput piece) {
     choice.finish = piece.finish;
     if (!piece.logprobs.empty()) choice.logprobs = &piece.logprobs;
     if (options_.tells_ids) choice.ids = &piece.ids;
-    if (options_.tells_ids && !std::exchange(state.has_told_seed, true)) choice.seed = options_.seed;
+    if (options_.tells_ids && !std::exchange(state.has_sent_seed, true)) choice.seed = options_.seed;
     if (options_.tells_ids && done()) choice.usage = &usage_;
     append_sse_data(out, chunk_json(options_.header, choice, first, options_.usage, usage_));
   }
@@ -88,12 +88,12 @@ void Answer::append_chunk(std::string& out, EngineOutput piece) {
 }
 
 void Answer::collect(EngineOutput piece) {
-  in_turn(std::move(piece), [this](EngineOutput told) {
-    State& state = take(told);
+  in_turn(std::move(piece), [this](EngineOutput next) {
+    State& state = take(next);
     state.begun = true;
-    state.text += told.text;
-    state.logprobs.insert(state.logprobs.end(), std::make_move_iterator(told.logprobs.begin()),
-                          std::make_move_iterator(told.logprobs.end()));
+    state.text += next.text;
+    state.logprobs.insert(state.logprobs.end(), std::make_move_iterator(next.logprobs.begin()),
+                          std::make_move_iterator(next.logprobs.end()));
   });
 }
 

@@ -45,9 +45,9 @@ class Answer {
  private:
   struct State {
     bool begun = false;  // a piece of it was sent
-    bool has_told_seed = false;
+    bool has_sent_seed = false;
     FinishReason finish = FinishReason::kNone;
-    Usage usage;  // as last told
+    Usage usage;  // as last reported
     std::string text;
     std::vector<TokenLogprob> logprobs;
   };

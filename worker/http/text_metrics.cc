@@ -16,12 +16,12 @@ void TextMetrics::publish(Metrics& metrics, const TokenCache* cache, const TextJ
   if (cache == nullptr) return;
   const TokenCache::Stats now = cache->stats();
   metrics.counter("troupe_text_cache_lookups_total", "Stretches of text between special tokens looked up")
-      .Increment(static_cast<double>(now.lookups - told_.lookups));
+      .Increment(static_cast<double>(now.lookups - published_.lookups));
   metrics.counter("troupe_text_cache_hits_total", "Of these, those whose tokens were known")
-      .Increment(static_cast<double>(now.hits - told_.hits));
+      .Increment(static_cast<double>(now.hits - published_.hits));
   metrics.gauge("troupe_text_cache_bytes", "Memory of the texts whose tokens are known")
       .Set(static_cast<double>(now.bytes));
-  told_ = now;
+  published_ = now;
 }
 
 }  // namespace troupe

@@ -14,7 +14,7 @@ class TextMetrics {
   void publish(Metrics& metrics, const TokenCache* cache, const TextJobs& jobs);
 
  private:
-  TokenCache::Stats told_;
+  TokenCache::Stats published_;
 };
 
 }  // namespace troupe

@@ -24,7 +24,7 @@ ApiError id_error(size_t index, const std::string& why) {
 // else how many of the last ids have incomplete text.
 struct Replay {
   FinishReason ended = FinishReason::kNone;
-  size_t untold_count = 0;
+  size_t unsent_count = 0;
 };
 
 ApiResult<Replay> replay(const ServedModel& model, const EngineRequest& request,
@@ -43,7 +43,7 @@ ApiResult<Replay> replay(const ServedModel& model, const EngineRequest& request,
     if (!stops) detokenizer.push(ids[i]);
     if (stops || detokenizer.stopped()) result.ended = FinishReason::kStop;
   }
-  result.untold_count = ids.size() - detokenizer.take_offsets().size();
+  result.unsent_count = ids.size() - detokenizer.take_offsets().size();
   if (result.ended == FinishReason::kNone && static_cast<int64_t>(ids.size()) >= request.max_new_count) {
     // The held-back rest may complete a stop string.
     detokenizer.finish();
@@ -75,7 +75,7 @@ std::optional<ApiError> take_resume(const ServedModel& model, const ResumedStrea
   prepared.engine.emitted = resume.ids;
   prepared.engine.prompt_logprobs = prepared.engine.prompt_logprobs && !prepared.begun;
   if (prepared.engine.logprobs) {
-    prepared.engine.untold_logprobs = static_cast<int32_t>(replayed.value().untold_count);
+    prepared.engine.unsent_logprobs = static_cast<int32_t>(replayed.value().unsent_count);
   }
   return std::nullopt;
 }

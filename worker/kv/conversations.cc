@@ -63,17 +63,17 @@ void PrefixCache::Impl::collect_blocks(const Branch& branch, Conversation& out) 
   for (RadixNodeId id = branch.last; id >= 0; id = tree.run(id).parent) way.push_back(id);
   std::reverse(way.begin(), way.end());
   if (const RadixNodeId tail = tail_behind(branch.last); tail >= 0) way.push_back(tail);
-  bool all_told = true;
+  bool all_known = true;
   for (const RadixNodeId id : way) {
     const RadixNode& r = tree.run(id);
-    all_told = all_told && r.has_ids;
+    all_known = all_known && r.has_ids;
     for (int32_t i = 0; i < r.count(); ++i) {
       if (!r.is_tail()) out.block_hashes.push_back(tree.hash_of(r, static_cast<size_t>(i)));
       const auto ids = tree.ids_of(id, i);
       out.ids.insert(out.ids.end(), ids.begin(), ids.end());
     }
   }
-  if (!all_told) out.ids.clear();
+  if (!all_known) out.ids.clear();
 }
 
 std::vector<Conversation> PrefixCache::conversations(size_t max_count) const {

@@ -59,7 +59,7 @@ void PrefixCache::Impl::unlist(RadixNodeId id) {
 }
 
 // A lesson needs to know how much lies idle and at which ages: a sample of the cached and of the remembered
-// blocks tells.
+// blocks shows it.
 void PrefixCache::Impl::learn() {
   constexpr size_t kSamples = 512;
   constexpr size_t kAhead = 8;  // samples whose memory is on its way: they lie far apart
@@ -89,7 +89,7 @@ void PrefixCache::Impl::learn() {
   if (planned_count > 0) retire_planned();
 }
 
-// The plan changes, and no request tells of a set that is routed to another node now.
+// The plan changes, and no request shows that a set is routed to another node now.
 void PrefixCache::Impl::retire_planned() {
   const auto most = kPlannedTurnovers * static_cast<uint64_t>(pool->total_count());
   for (auto& list_of_class : planned_leaves) {

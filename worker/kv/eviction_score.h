@@ -12,7 +12,7 @@
 
 namespace troupe {
 
-// Classes of idle blocks, by what tells how likely a block is to be wanted again.
+// Classes of idle blocks, by what shows how likely a block is to be wanted again.
 using IdleClass = uint8_t;
 inline constexpr IdleClass kNewClass = 0;  // one request used it, of a session that was not seen to come back
 inline constexpr IdleClass kReturningClass = 1;  // its session came back for it, or for the block before it
@@ -80,7 +80,7 @@ class EvictionScore {
   Histogram values_{};                         // by that; of the classes that are due, of an earlier one
   std::array<bool, kIdleClassCount> is_due_{};
   std::array<bool, kIdleClassCount>
-      seen_{};  // of which anything was told: the others' values are the prior's
+      seen_{};  // of which anything was seen: the others' values are the prior's
   std::array<double, kBucketCount> widths_{};
   double turnover_;
   size_t last_bucket_;  // ages beyond thirty-two turnovers are all the same

@@ -60,7 +60,7 @@ class GhostList {
     std::optional<GhostEntry> block;
   };
   Found take(std::span<const Hash128> hashes, size_t begin, size_t end, uint64_t now);
-  // Whether `user` is the one remembered, as far as the kept bits tell.
+  // Whether `user` is the one remembered, as far as the kept bits show.
   static bool is_same_user(const GhostEntry& block, uint32_t user) {
     return block.user == (user & kUserMask);
   }

@@ -24,7 +24,7 @@ namespace troupe {
 
 class PrefixCache {
  public:
-  // `residency` (may be null) is told of every full block that comes or goes.
+  // `residency` (may be null) is notified of every full block that comes or goes.
   PrefixCache(BlockPool* pool, int32_t block_size, Residency* residency = nullptr);
   ~PrefixCache();
 
@@ -40,7 +40,7 @@ class PrefixCache {
     std::span<BlockId> blocks;
     std::span<const TokenId> ids = {};  // of all the blocks, or none
     Hash128 root = {};                  // what a path of nothing hangs on (a salt)
-    // The user of the request (its session) as the cache tells users apart: blocks that many users share are
+    // The user of the request (its session) as the cache distinguishes them: blocks that many users share are
     // worth more than blocks that one user came back for.
     uint64_t user = 0;
     // The holder that residency counts them to; a zero name: none.

@@ -62,8 +62,8 @@ void Residency::found(BlockId block, int32_t index, Hash128 set) {
   Holder& h = holders_[static_cast<size_t>(holder)];
   h.found_block = block;
   h.found_tip = index;
-  h.next_finder = found_blocks_.contains(block) ? first_finders_.find(block)->second : kNobody;
-  if (h.next_finder != kNobody) holders_[static_cast<size_t>(h.next_finder)].previous_finder = holder;
+  h.next_finder = found_blocks_.contains(block) ? first_finders_.find(block)->second : kNone;
+  if (h.next_finder != kNone) holders_[static_cast<size_t>(h.next_finder)].previous_finder = holder;
   set_first_finder(block, holder);
   ++finder_count_;
   mark_changed(holder);
@@ -72,21 +72,21 @@ void Residency::found(BlockId block, int32_t index, Hash128 set) {
 void Residency::forget_found(int32_t holder) {
   Holder& h = holders_[static_cast<size_t>(holder)];
   if (h.found_block < 0) return;
-  if (h.next_finder != kNobody)
+  if (h.next_finder != kNone)
     holders_[static_cast<size_t>(h.next_finder)].previous_finder = h.previous_finder;
-  if (h.previous_finder != kNobody) {
+  if (h.previous_finder != kNone) {
     holders_[static_cast<size_t>(h.previous_finder)].next_finder = h.next_finder;
   } else {
     set_first_finder(h.found_block, h.next_finder);
   }
   h.found_block = h.found_tip = -1;
-  h.next_finder = h.previous_finder = kNobody;
+  h.next_finder = h.previous_finder = kNone;
   --finder_count_;
   mark_changed(holder);
 }
 
 void Residency::set_first_finder(BlockId block, int32_t holder) {
-  if (holder == kNobody) {
+  if (holder == kNone) {
     found_blocks_.erase(block);
     first_finders_.erase(block);
   } else {
@@ -107,7 +107,7 @@ void Residency::evicted(const Gone& gone) {
     const BlockId block = gone.blocks[i];
     while (found_blocks_.contains(block)) forget_found(first_finders_.find(block)->second);
   }
-  if (gone.extent.holder == kNobody) return;
+  if (gone.extent.holder == kNone) return;
   if (gone.extent.holder != kEach) {
     evicted_of(gone.extent, {gone.index, static_cast<int32_t>(gone.blocks.size())});
     return;
@@ -137,7 +137,7 @@ void Residency::evicted_of(Extent extent, Range range) {
   drop_if_empty(extent.holder);
 }
 
-// Forgets a holder whose end was told, or that was never told.
+// Forgets a holder whose end was published, or that was never published.
 void Residency::drop_if_empty(int32_t holder) {
   const Holder& h = holders_[static_cast<size_t>(holder)];
   if (h.block_count > 0 || h.found_block >= 0 || h.pins > 0 || h.changed) return;
@@ -152,10 +152,10 @@ void Residency::take_changes(std::vector<Resident>& out) {
     h.changed = false;
     const int32_t tip = h.deepest();
     const bool pinned = h.pins > 0;
-    if (tip != h.told_tip || pinned != h.told_pinned) {
-      out.push_back({h.key.kind, h.key.name, tokens_of(tip), tip >= h.told_tip, pinned});
-      h.told_tip = tip;
-      h.told_pinned = pinned;
+    if (tip != h.published_tip || pinned != h.published_pinned) {
+      out.push_back({h.key.kind, h.key.name, tokens_of(tip), tip >= h.published_tip, pinned});
+      h.published_tip = tip;
+      h.published_pinned = pinned;
     }
     drop_if_empty(holder);
   }

@@ -6,7 +6,7 @@
 // Because the cache evicts leaves only, a holder's deepest block says it all: everything before it is cached.
 //
 // A conversation may branch (an answer swiped away, old turns dropped): its tokens are those of the branch
-// that grew last, for that is what its next turn continues. Branches are told apart by a generation that
+// that grew last, for that is what its next turn continues. A generation distinguishes branches: it
 // starts anew whenever a block is cached that does not lie deeper than the last one.
 //
 // A set may find its prefix cached for another holder: the set was learned anew (a gateway's first guess at
@@ -57,8 +57,8 @@ class Residency {
     bool operator==(const Extent&) const = default;
   };
   // These blocks are cached now and belong to this set or session; with a zero name they belong to none and
-  // are not told. `before`: the extent of the block before them; its holder is often the same and then needs
-  // no look-up.
+  // are not published. `before`: the extent of the block before them; its holder is often the same and then
+  // needs no look-up.
   Extent cached(Range range, HolderKind kind, Hash128 name, Extent before);
   Extent cached(Range range, HolderKind kind, Hash128 name) { return cached(range, kind, name, Extent()); }
   // In a simulation: the same, with each block a session under its own name.
@@ -103,7 +103,7 @@ class Residency {
   int32_t session_count() const { return static_cast<int32_t>(by_name_.size()) - set_count_; }
 
  private:
-  static constexpr int32_t kNobody = -1;
+  static constexpr int32_t kNone = -1;
   static constexpr int32_t kEach = -2;
   struct Key {
     HolderKind kind;
@@ -116,18 +116,18 @@ class Residency {
   };
   struct Holder {
     Key key{};
-    int32_t tip = -1;          // index of the deepest block of the branch that grew last; -1: nothing
-    int32_t branch_begin = 0;  // index of that branch's first block
-    uint32_t generation = 0;   // of that branch
-    int32_t block_count = 0;   // of all branches
-    int32_t told_tip = -1;     // at the last take_changes()
-    bool changed = false;      // in changed_
+    int32_t tip = -1;            // index of the deepest block of the branch that grew last; -1: nothing
+    int32_t branch_begin = 0;    // index of that branch's first block
+    uint32_t generation = 0;     // of that branch
+    int32_t block_count = 0;     // of all branches
+    int32_t published_tip = -1;  // at the last take_changes()
+    bool changed = false;        // in changed_
     // For a set that found its prefix: its last block, that block's index, and the other sets that found it.
     BlockId found_block = -1;
     int32_t found_tip = -1;
-    int32_t previous_finder = kNobody, next_finder = kNobody;
+    int32_t previous_finder = kNone, next_finder = kNone;
     int32_t pins = 0;
-    bool told_pinned = false;
+    bool published_pinned = false;
 
     int32_t deepest() const { return std::max(tip, found_tip); }
   };

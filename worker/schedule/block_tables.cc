@@ -1,9 +1,9 @@
 // A request is given the blocks of all its known ids at once, so a prefill never runs out half way and only
 // decodes can. The full blocks of its prompt are in the prefix cache from the step that completed them, those
-// of its answer when it ends or gives way: nobody can ask for them before. They are named by the hash of
+// of its answer when it ends or gives way: no request can ask for them before. They are named by the hash of
 // everything up to them: preemption, the next turn and other requests all find them by the same look-up. The
-// block that a request did not fill stays too when the request ends; who shares its first tokens goes on in a
-// copy of it, so that what is cached is never written to.
+// block that a request did not fill stays too when the request ends; one that shares its first tokens goes on
+// in a copy of it, so that what is cached is never written to.
 
 #include "worker/schedule/block_tables.h"
 
@@ -46,7 +46,7 @@ void BlockTables::extend_hashes(ScheduledRequest& request) const {
   const size_t block_size = static_cast<size_t>(options_.block_size);
   std::vector<Hash128>& hashes = request.block_hashes;
   if (request.ids.empty()) {
-    // An answer that the trace does not tell: its blocks are named after the request, so no other finds them.
+    // An answer without ids in the trace: its blocks are named after the request, so no other finds them.
     for (uint64_t i = hashes.size(); (i + 1) * block_size <= static_cast<size_t>(request.known_count); ++i) {
       hashes.push_back(chain_hash(Hash128{request.id, i}, std::string_view("answer")));
     }
@@ -146,8 +146,8 @@ void BlockTables::take_blocks(ScheduledRequest& request, const PrefixCache::Matc
   request.computed_count = request.cached_count;
 }
 
-// Decodes take one block at a time, and each one that goes is told to every gateway. So some go ahead of
-// need: a thousandth of the cache costs no hits to speak of, and saves nearly all of the telling.
+// Decodes take one block at a time, and each one that goes is published to every gateway. So some go ahead
+// of need: a thousandth of the cache costs no hits to speak of, and saves nearly all of those events.
 void BlockTables::make_free(int32_t count) {
   const int32_t missing = count - pool_.free_count();
   if (missing > 0) cache_.evict(missing + options_.block_count / kEvictedAhead);

@@ -11,7 +11,7 @@ int64_t FastForward::uneventful_steps() const {
   const RequestQueues& queues = state_.queues;
   if (!step_.in_flight || !step_.batch.items.empty() || state_.counted.count() == 0) return 0;
   if (config.tpot_budget > Duration::zero() || !queues.prefilling().empty()) return 0;
-  // Nobody joins a static batch, and only requests in the background would leave it for one that waits.
+  // No request joins a static batch, and only requests in the background would leave it for one that waits.
   const bool closed = config.batching == Batching::kStatic && queues.background_count() == 0;
   if (!queues.waiting().empty() && !closed) return 0;
   if (state_.tables.residency().has_changes()) return 0;

@@ -1,6 +1,6 @@
 // A sketch is a histogram with four buckets an octave (19 % wide), in which every new answer makes the older
-// ones count a little less: about the last hundred of a set matter, the last thousand over all. What a set's
-// own answers do not tell yet, a few answers of the average set stand in for. The quantile is conditional: of
+// ones count a little less: about the last hundred of a set matter, the last thousand over all. While a set
+// has few answers of its own, a few of the average set stand in for the rest. The quantile is conditional: of
 // an answer that has gone on for 300 tokens it asks only those that went as far.
 
 #include "worker/schedule/output_length_predictor.h"

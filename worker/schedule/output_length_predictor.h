@@ -15,7 +15,7 @@ namespace troupe {
 
 class OutputLengthPredictor {
  public:
-  // At most `sets_max` sets are told apart; beyond that the one that has not answered for longest is
+  // At most `sets_max` sets are kept apart; beyond that the one that has not answered for longest is
   // forgotten.
   explicit OutputLengthPredictor(int32_t sets_max);
 

@@ -2,7 +2,7 @@
 
 // A request as the scheduler knows it. The scheduler owns the token ids (prompt and emitted), because a
 // preempted request is recomputed from them. A simulator's requests have no ids: nothing computes them, and
-// hashes tell from the start what their blocks hold.
+// hashes name from the start what their blocks hold.
 //
 // Three lengths, in this order at all times:  computed_count <= known_count <= prompt_count + max_new_count.
 //   [0, cached_count)                KV found in the prefix cache at (last) admission; of the last block

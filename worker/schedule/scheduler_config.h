@@ -45,15 +45,15 @@ struct SchedulerConfig {
   // merged steps only.
   Duration tpot_budget{};
   OutputReserve output_reserve = OutputReserve::kPredicted;
-  int32_t max_sets = 256;  // sets whose answers' lengths and work are told apart
+  int32_t max_sets = 256;  // sets whose answers' lengths and work are kept apart
 
   // For a simulator that computes nothing (fast_forward.h). A worker leaves all of it off.
   struct Simulation {
     // Batches count the decodes of requests without ids instead of listing them, and commit() takes no tokens
     // for them; they end by their max_new_count.
     bool count_decodes = false;
-    // Residency tells blocks of requests without a session under their own hashes, for a trace that names no
-    // conversations. Otherwise they belong to nobody.
+    // Residency publishes blocks of requests without a session under their own hashes, for a trace that names
+    // no conversations. Otherwise they belong to no holder.
     bool name_blocks = false;
     // set_work() stays empty; the simulator counts on its own.
     bool skip_set_work = false;

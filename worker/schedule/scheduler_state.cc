@@ -7,8 +7,8 @@ namespace troupe {
 
 namespace {
 
-// The most sets whose work is told: every gateway reads the load report every second.
-constexpr int32_t kSetsToldMax = 4096;
+// The most sets whose work is reported: every gateway reads the load report every second.
+constexpr int32_t kSetsReportedMax = 4096;
 
 BlockTables::Options table_options(const SchedulerConfig& config) {
   return {config.block_size, config.block_count, config.enable_prefix_caching, config.simulation.name_blocks,
@@ -24,7 +24,7 @@ SchedulerState::SchedulerState(const SchedulerConfig& c)
       queues(&config, &tables, &counted),
       pins(&config, &tables, &queues),
       lengths(c.max_sets),
-      set_work(c.simulation.skip_set_work ? 0 : std::min(c.max_sets, kSetsToldMax)) {}
+      set_work(c.simulation.skip_set_work ? 0 : std::min(c.max_sets, kSetsReportedMax)) {}
 
 SchedulerState::Remains SchedulerState::end(ScheduledRequest& request, bool complete) {
   queues.leave(request);

@@ -20,7 +20,7 @@ class SetWork {
     int32_t prefix_count = 0;       // tokens of its prefix, as last seen
   };
 
-  // At most `sets_max` sets are told apart; beyond that the one without work for longest is forgotten.
+  // At most `sets_max` sets are kept apart; beyond that the one without work for longest is forgotten.
   explicit SetWork(int32_t sets_max);
 
   // `tokens` were computed for a request of `set`. A zero set is not counted.

@@ -19,8 +19,8 @@ class StepCommit {
   // Both must outlive this.
   StepCommit(SchedulerState* state, PlannedStep* step) : state_(*state), step_(*step) {}
 
-  // The step in flight counts as computed. `finished` gets the counted decodes that end; the ends of others
-  // are told by resolve(). REQUIRES: the step before it is resolved.
+  // The step in flight counts as computed. `finished` gets the counted decodes that end; resolve() reports
+  // the ends of others. REQUIRES: the step before it is resolved.
   void advance(std::vector<RequestId>& finished);
   // `tokens` of the step that was advanced last, one for each item that samples, in order. Appends to
   // `finished`. REQUIRES: advance() came before.

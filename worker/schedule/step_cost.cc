@@ -1,7 +1,7 @@
 // seconds ≈ w · (1, prefill tokens, decodes, decode context, prefill pairs, scored rows), w ≥ 0, by least
 // squares in which a step counts less by half a percent for every step after it. Two things keep it sane:
 //   - long stretches without prefill say nothing about prefill: a weak pull towards the last weights keeps
-//     what was known where nothing new is told;
+//     what was known where nothing new is seen;
 //   - a step that took far longer than expected (the machine was busy elsewhere) counts less: beyond three
 //     times the usual miss its weight falls with its distance.
 // A machine is not linear (a chunk may be free up to a size); the fit is of the neighbourhood it works in,

@@ -1,6 +1,6 @@
 #pragma once
 
-// The cost of a step on this machine with this model, learned online from the steps that were taken. It tells
+// The cost of a step on this machine with this model, learned online from the steps that were taken. It says
 // how large a prefill chunk may be so that the decodes beside it do not wait too long. Pure; not thread-safe.
 
 #include <array>

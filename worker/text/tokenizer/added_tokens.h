@@ -72,7 +72,7 @@ class AddedTokenMatcher {
   struct LongTokens {
     std::vector<const AddedToken*> tokens;
     std::vector<size_t> bytes;
-    TokenAutomaton reversed;  // read from a text's end on it tells what begins at each place
+    TokenAutomaton reversed;  // read from a text's end on it finds what begins at each place
     TokenAutomaton forward;
   };
   std::vector<TokenAutomaton::State> long_ones(
