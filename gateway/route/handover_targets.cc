@@ -19,10 +19,10 @@ constexpr double kAheadShare = 0.5;
 // if one holder were enough, but then large fleets computed sets that no request asked for there.
 constexpr double kCommonShare = 1.0 / 3;
 
-void keep_hottest(const SetStats& book, std::vector<Hash128>& sets) {
-  std::erase_if(sets, [&book](const Hash128& set) { return book.share(set) <= 0; });
-  std::sort(sets.begin(), sets.end(), [&book](const Hash128& a, const Hash128& b) {
-    const double heat_a = book.share(a), heat_b = book.share(b);
+void keep_hottest(const SetStats& stats, std::vector<Hash128>& sets) {
+  std::erase_if(sets, [&stats](const Hash128& set) { return stats.share(set) <= 0; });
+  std::sort(sets.begin(), sets.end(), [&stats](const Hash128& a, const Hash128& b) {
+    const double heat_a = stats.share(a), heat_b = stats.share(b);
     return heat_a != heat_b ? heat_a > heat_b : a < b;
   });
   if (sets.size() > kSetsMovedMax) sets.resize(kSetsMovedMax);

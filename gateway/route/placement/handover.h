@@ -61,19 +61,19 @@ class Handover {
   // Ends the moves that are past their deadline: their sets have moved.
   void advance(TimePoint now);
 
-  bool empty() const { return books_.empty(); }  // no node leaves or joins
+  bool empty() const { return transfers_.empty(); }  // no node leaves or joins
   // After leave(): sets the node still keeps. After join(): sets it still waits for.
   size_t open_sets(NodeIndex node) const;
   bool leaving(NodeIndex node) const;
   // True: `node` comes after all others for the set. A zero set stands for prompts without one.
   bool avoids(NodeIndex node, const Hash128& set) const {
-    return !books_.empty() && avoids_by_books(node, set);
+    return !transfers_.empty() && avoids_by_transfers(node, set);
   }
   // The leaving node that the set is still reserved to, besides its earlier holders; kNoNode: none.
   NodeIndex keeper(const Hash128& set) const;
 
  private:
-  struct Book {
+  struct Transfer {
     bool leaves = false;
     bool held = false;
     uint64_t turn = 0;
@@ -82,12 +82,12 @@ class Handover {
     TimePoint until{};
   };
   void begin(NodeIndex node, bool leaves, std::span<const Hash128> sets, TimePoint until);
-  bool avoids_by_books(NodeIndex node, const Hash128& set) const;
+  bool avoids_by_transfers(NodeIndex node, const Hash128& set) const;
 
   size_t at_once_;
   size_t under_way_ = 0;
   uint64_t turns_ = 0;
-  std::map<NodeIndex, Book> books_;
+  std::map<NodeIndex, Transfer> transfers_;
   std::vector<Move> computing_;  // of leaving nodes
 };
 
