@@ -144,9 +144,9 @@ void SimNode::sampled(RequestId id, int32_t last_computed, TimePoint now) {
     const int64_t computed = sim_request.prompt_tokens - out.cached_tokens;
     work_tokens_ += computed;
     if (sim_request.computed >= 0) {
-      prompt_books_.sent += sim_request.prompt_tokens;
-      prompt_books_.cached += out.cached_tokens;
-      prompt_books_.computed += sim_request.computed + last_computed;
+      prompt_sums_.sent += sim_request.prompt_tokens;
+      prompt_sums_.cached += out.cached_tokens;
+      prompt_sums_.computed += sim_request.computed + last_computed;
     }
     if (!sim_request.set.is_zero()) {
       SetWork& work = set_work_[sim_request.set];

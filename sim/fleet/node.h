@@ -4,8 +4,8 @@
 // as the profile says and nothing is computed. Requests are known by the hashes of their blocks, not by token
 // ids: what an answer will consist of is in the trace.
 //
-// Most steps bring everybody another token and nothing else: those are gone through when somebody looks
-// (catch_up), and the node is heard of again at the end of the first step that may bring more.
+// Most steps bring each request another token and nothing else: those are gone through when the simulation
+// looks (catch_up), and the node's next event is the end of the first step that may bring more.
 
 #include <algorithm>
 #include <cstdint>
@@ -51,9 +51,9 @@ class SimNode {
   void cancel(RequestId id);
 
   // Plans the next step if none runs and there is work. When to call end_step(): at its end, or that of a
-  // later step if all before it bring nothing but a token for everybody.
+  // later step if all before it bring nothing but a token for each request.
   std::optional<TimePoint> begin_step(TimePoint now);
-  // Steps that ended before `now` are over. What is told below is of the time of the last catch_up().
+  // Steps that ended before `now` are over. All that follows is of the time of the last catch_up().
   void catch_up(TimePoint now);
   // The same; something is about to change what the steps behind the one that runs are. When to call
   // end_step() instead, if that is earlier now.
@@ -66,7 +66,7 @@ class SimNode {
     int32_t tokens = 0;         // with the last: given here
     Duration longest_gap{};     // with the last: between two of them
   };
-  // The step of which begin_step() or interrupt() told last is over. Valid until the next call.
+  // The step whose end begin_step() or interrupt() returned last is over. Valid until the next call.
   const std::vector<Token>& end_step(TimePoint now);
   struct Progress {
     int32_t tokens = 0;  // given here
@@ -83,7 +83,7 @@ class SimNode {
   void take_changes(std::vector<Resident>& out);
   void snapshot(std::vector<Resident>& out) const;
   route::NodeReport report() const;
-  // What a worker of ours tells of its conversations, as Scheduler's.
+  // The conversations that a worker of ours reports, as Scheduler's.
   std::vector<Conversation> conversations() const {
     return scheduler_->conversations(static_cast<size_t>(kConversationsPerPlace * profile_.max_num_seqs));
   }
@@ -97,7 +97,7 @@ class SimNode {
   const SchedulerStats& stats() const { return scheduler_->stats(); }
   int64_t work_tokens() const { return work_tokens_; }
   Status verify() const { return scheduler_->verify(); }
-  const PromptBooks& prompt_books() const { return prompt_books_; }
+  const PromptSums& prompt_sums() const { return prompt_sums_; }
   // Requests here whose id is one to count.
   int64_t count_of(bool (*is_one)(RequestId)) const {
     return std::count_if(requests_.begin(), requests_.end(),
@@ -135,14 +135,14 @@ class SimNode {
   std::vector<RequestId> finished_;
   bool stepping_ = false;
   int32_t counted_decodes_ = 0;  // of the step that runs
-  int64_t uneventful_ = 0;       // it and the next ones, of which nobody need hear
-  // When the step that ran when begin_step() told of it ends, and each behind it that it told of.
+  int64_t uneventful_ = 0;       // it and the next ones, which are no events
+  // Ends of the step that begin_step() planned, and of the uneventful ones behind it.
   std::vector<TimePoint> step_ends_;
   size_t next_end_ = 0;  // of the step that runs
   DecodeGaps gaps_;
   double slowdown_ = 1;
   int64_t work_tokens_ = 0;
-  PromptBooks prompt_books_;
+  PromptSums prompt_sums_;
 };
 
 }  // namespace troupe::sim

@@ -84,16 +84,16 @@ void SimAdmission::on_time(size_t gateway, uint64_t tag, TimePoint now) {
   Queue& queue = queues_[gateway];
   if (tag == kWake) {
     queue.wakes = false;
-    return tell(gateway, now);
+    return notify(gateway, now);
   }
   queue.looks = false;
   queue.controller->look(around_.workers(gateway), now);
-  tell(gateway, now);
+  notify(gateway, now);
   if (!queue.waiting.empty() && !std::exchange(queue.looks, true))
     around_.post(now + route::AdmissionController::kLookEvery, gateway, kLook);
 }
 
-void SimAdmission::tell(size_t gateway, TimePoint now) {
+void SimAdmission::notify(size_t gateway, TimePoint now) {
   Queue& queue = queues_[gateway];
   for (const route::Admission::Event& event : queue.controller->advance(now)) {
     const auto found = queue.waiting.find(event.ticket);

@@ -100,7 +100,7 @@ class SimAdmission {
   };
   void begin(size_t gateway, TimePoint now);
   bool let_in(Queue& queue, Arrival& arrival, QueuePlace& place, TimePoint now);
-  void tell(size_t gateway, TimePoint now);
+  void notify(size_t gateway, TimePoint now);
   void wake(size_t gateway, TimePoint now);
 
   SimAdmissionOptions options_;

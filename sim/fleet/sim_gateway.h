@@ -49,7 +49,7 @@ class SimGateway final : public route::NodeSignals {
   void saw_notice(route::NodeIndex node, TimePoint until, TimePoint now);
   bool leaving(route::NodeIndex node) const { return registry_.nodes()[node].leaving(); }
   void left(route::NodeIndex node, TimePoint now) { perform(registry_.left(node), now); }
-  // The life of the node's cache, as its load report tells it.
+  // The life of the node's cache, as its load report has it.
   void saw_life(route::NodeIndex node, uint64_t life, TimePoint now);
   // Probes and requests saw it.
   void on_event(route::NodeIndex node, route::HealthEvent event, TimePoint now) override;

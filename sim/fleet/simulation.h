@@ -40,8 +40,8 @@ class Simulation {
     kPlan,
     kSecond,
     kDetect,  // connections to node `index` are seen broken; `value`: the life that ended
-    kSilent,  // request `value` has heard nothing of its node for as long as its gateway waits; `index`:
-              // since which of the node's stalls
+    kSilent,  // request `value` got nothing from its node for as long as its gateway waits; `index`: since
+              // which of the node's stalls
     kProbe,   // of node `index`, by a gateway: SimProber's `value`
     kSeen,    // node `index` is seen alive again (or for the first time)
     kFault,   // faults[index]
@@ -63,7 +63,7 @@ class Simulation {
     alignas(64) uint64_t id = 0;  // of this try: try number over slot; 0: the slot is free
     uint64_t gateway_life = 0;
     int32_t gateway = 0, node = -1;
-    int32_t emitted = 0;        // tokens, as far as nodes were heard: their first, their last, all at an end
+    int32_t emitted = 0;        // tokens, as far as nodes gave them: their first, their last, all at an end
     int32_t here = 0;           // those of them that its node gave
     int32_t cached_tokens = 0;  // that its node found
     int32_t found_first = 0;    // that the node of its first token found
@@ -132,18 +132,18 @@ class Simulation {
   void expect_step_end(int32_t node, TimePoint at);
   void interrupt(int32_t node);
   void end_step(int32_t node);
-  void watch_silence(const SimRequest& sim_request, TimePoint heard);
+  void watch_silence(const SimRequest& sim_request, TimePoint received);
   void silent(uint64_t id, int32_t stall);
   void on_token(int32_t node, const SimNode::Token& token);
   SimGateway& gateway_of(const SimRequest& sim_request) {
     return *gateways_[static_cast<size_t>(sim_request.gateway)];
   }
 
-  // simulator_fleet.cc: what nodes and gateways tell each other, and faults
+  // simulator_fleet.cc: messages between nodes and gateways, and faults
   void add_node();
-  bool nodes_tell() const;
-  void tell_empty(int32_t node);
-  void tell_residency(int32_t node);
+  bool nodes_report() const;
+  void report_empty(int32_t node);
+  void report_residency(int32_t node);
   void send_residency(int32_t node, ResidencyBatch batch, Duration delay);
   void deliver_residency(int32_t node);
   void send_snapshot(int32_t node);
@@ -155,7 +155,7 @@ class Simulation {
   void begin_fault(const Fault& fault);
   void end_fault(const Fault& fault);
   std::vector<SimRequest*> requests_at(int32_t node, uint64_t life);
-  void hear_so_far(SimRequest& sim_request) const;
+  void note_progress(SimRequest& sim_request) const;
   void kill(int32_t node);
   void pool_changed();
   void detect(int32_t node, uint64_t life);
@@ -179,7 +179,7 @@ class Simulation {
   void carried(const Handovers::Ahead& ahead);
   void end_leaving();
 
-  std::vector<NodeBooks> books_of(size_t first_node, size_t count) const;
+  std::vector<NodeSums> sums_of(size_t first_node, size_t count) const;
   void check_conservation(size_t first_node, size_t count) const;
 
   RequestSource& source_;
@@ -201,7 +201,7 @@ class Simulation {
   std::deque<SimRequest> requests_;  // by slot; a deque, because references are kept across arrivals
   std::vector<uint32_t> free_slots_;
   uint64_t tries_ = 0;
-  RequestBooks books_;  // but for those on their way
+  RequestSums sums_;  // but for those on their way
   int64_t live_ = 0;
   int32_t seconds_done_ = 0;
 

@@ -110,7 +110,7 @@ Status Simulation::start() {
   // The others are as their originals are.
   if (!route::policy_info(options_.router.policy).follows_table)
     options_.join_ramp_s = options_.handover_s = 0;
-  keeps_prefixes_ = options_.handover_s > 0 && nodes_tell() &&
+  keeps_prefixes_ = options_.handover_s > 0 && nodes_report() &&
                     std::any_of(options_.faults.begin(), options_.faults.end(), [](const Fault& fault) {
                       return fault.kind == Fault::Kind::kReturn || fault.kind == Fault::Kind::kJoin ||
                              fault.kind == Fault::Kind::kDrain;
@@ -204,14 +204,14 @@ StatusOr<Result> Simulation::run() {
     if (options_.progress && event_count_ % 4096 == 0 &&
         std::chrono::steady_clock::now() - told_at > std::chrono::milliseconds(500)) {
       told_at = std::chrono::steady_clock::now();
-      options_.progress(std::chrono::duration<double>(now_.time_since_epoch()).count(), books_.arrived);
+      options_.progress(std::chrono::duration<double>(now_.time_since_epoch()).count(), sums_.arrived);
     }
     if (!more && live_ == 0) break;
   }
   check_conservation(0, nodes_.size());
   for (SimRequest& sim_request : requests_) {
     if (sim_request.id == 0) continue;
-    if (options_.on_request) hear_so_far(sim_request);  // until now only its first token was
+    if (options_.on_request) note_progress(sim_request);  // until now only its first token was
     // Never admitted within the drain, or still being answered.
     end_flight(sim_request, now_, sim_request.emitted == 0 ? RequestEnd::kLost : RequestEnd::kUnfinished);
   }
@@ -220,7 +220,7 @@ StatusOr<Result> Simulation::run() {
   Result result = result_for(options_);
   recorder_.fill(result);
   result.events = static_cast<int64_t>(event_count_);
-  result.simulated_requests = books_.arrived;
+  result.simulated_requests = sums_.arrived;
   result.decision_us = decisions_.timed > 0 ? decisions_.ns / 1e3 / static_cast<double>(decisions_.timed) : 0;
   result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - wall_begin).count();
   return result;

@@ -53,9 +53,9 @@ struct SimulationOptions {
   double join_ms = 1000;  // from a node's coming back to the gateways' knowing
   // Policy affinity, of a node that joins or comes back, with nothing in its cache: how long it takes to rise
   // from a tenth of its share to all of it, and how long its sets are computed there ahead of their requests
-  // (modes in which nodes tell what they hold). 0: not at all.
+  // (modes in which nodes report what they hold). 0: not at all.
   double join_ramp_s = 10, handover_s = 20;
-  // A started stream whose node dies goes on at another, which computes its prompt and what was told of its
+  // A started stream whose node dies goes on at another, which computes its prompt and what was sent of its
   // answer. Else, as with workers of another kind, its client gets an error: it is lost.
   bool resume = true;
 

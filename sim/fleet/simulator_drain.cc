@@ -64,7 +64,7 @@ void Simulation::carried(const Handovers::Ahead& ahead) {
   }
 }
 
-// Whoever has nothing left to hand on is asked no more; and is gone once nobody needs it.
+// A node with nothing left to hand on is asked no more; it is gone once no request needs it.
 void Simulation::end_leaving() {
   for (size_t n = 0; n < nodes_.size(); ++n) {
     if (!nodes_[n].drains) continue;

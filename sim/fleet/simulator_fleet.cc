@@ -1,4 +1,4 @@
-// What nodes tell gateways while a simulation runs, and what goes wrong.
+// Messages from nodes to gateways while a simulation runs, and faults.
 
 #include <algorithm>
 #include <cmath>
@@ -21,18 +21,18 @@ std::unique_ptr<SimNode> new_engine(const SimulationOptions& options) {
 
 void Simulation::add_node() {
   nodes_.emplace_back().engine = new_engine(options_);
-  tell_empty(static_cast<int32_t>(nodes_.size()) - 1);
+  report_empty(static_cast<int32_t>(nodes_.size()) - 1);
 }
 
-bool Simulation::nodes_tell() const {
+bool Simulation::nodes_report() const {
   const route::Mode mode = options_.router.affinity.mode;
   return mode != route::Mode::kGossip && mode != route::Mode::kPlan;  // these stand for workers that do not
 }
 
 // A cache that begins: the first thing a worker's stream says. From then on its word counts, not what was
 // placed there.
-void Simulation::tell_empty(int32_t index) {
-  if (!nodes_tell()) return;
+void Simulation::report_empty(int32_t index) {
+  if (!nodes_report()) return;
   route::ResidencyEvent event;
   event.kind = route::ResidencyEvent::Kind::kSnapshot;
   event.epoch = nodes_[static_cast<size_t>(index)].life;
@@ -40,12 +40,12 @@ void Simulation::tell_empty(int32_t index) {
 }
 
 // At the end of a step: what it changed travels to the gateways.
-void Simulation::tell_residency(int32_t index) {
+void Simulation::report_residency(int32_t index) {
   Node& node = nodes_[static_cast<size_t>(index)];
   changes_.clear();
   node.engine->take_changes(changes_);
-  if (changes_.empty() || !nodes_tell()) return;
-  // One event tells of growth or of shrinking, as on the wire.
+  if (changes_.empty() || !nodes_report()) return;
+  // One event reports growth or shrinking, as on the wire.
   for (const bool grew : {true, false}) {
     ResidencyBatch batch;
     batch.kind = grew ? route::ResidencyEvent::Kind::kAdmitted : route::ResidencyEvent::Kind::kEvicted;
@@ -106,7 +106,7 @@ void Simulation::send_snapshot(int32_t index) {
   send_residency(index, std::move(batch), millis(2 * options_.residency_delay_ms));
 }
 
-// Every gateway asks every node at a time of its own within the interval, as live ones do: were all told at
+// Every gateway asks every node at a time of its own within the interval, as live ones do: if all learned at
 // once, they would all send to the same idle node until the next time.
 void Simulation::reports(int32_t slot) {
   for (size_t g = 0; g < gateways_.size(); ++g) {
@@ -156,7 +156,7 @@ void Simulation::begin_fault(const Fault& fault) {
       nodes_[target].engine = new_engine(options_);
       nodes_[target].answers_from = now_ + millis(options_.join_ms);
       pool_changed();
-      tell_empty(fault.target);
+      report_empty(fault.target);
       post(now_ + millis(options_.join_ms), EventKind::kSeen, fault.target, nodes_[target].life);
       return;
     case Fault::Kind::kJoin:
@@ -217,7 +217,7 @@ std::vector<Simulation::SimRequest*> Simulation::requests_at(int32_t index, uint
 }
 
 // How far its stream has come. REQUIRES: its node has caught up.
-void Simulation::hear_so_far(SimRequest& sim_request) const {
+void Simulation::note_progress(SimRequest& sim_request) const {
   if (!sim_request.taken_at) return;
   const Node& node = nodes_[static_cast<size_t>(sim_request.node)];
   if (node.engine == nullptr || sim_request.node_life != node.life) return;
@@ -239,7 +239,7 @@ void Simulation::pool_changed() {
 
 void Simulation::kill(int32_t index) {
   Node& node = nodes_[static_cast<size_t>(index)];
-  for (SimRequest* sim_request : requests_at(index, node.life)) hear_so_far(*sim_request);
+  for (SimRequest* sim_request : requests_at(index, node.life)) note_progress(*sim_request);
   node.engine = nullptr;
   node.drains = false;
   node.stalled_until = {};
@@ -272,11 +272,11 @@ void Simulation::stall(int32_t index, TimePoint until) {
   node.stalls += 1;
   interrupt(index);
   for (SimRequest* sim_request : requests_at(index, node.life)) {
-    hear_so_far(*sim_request);
+    note_progress(*sim_request);
     const TimePoint token =
         sim_request->here > 0 ? sim_request->gaps.last_token - millis(options_.network_ms) : TimePoint{};
-    const TimePoint heard = std::max(sim_request->taken_at.value_or(TimePoint{}), token);
-    watch_silence(*sim_request, now_ - (now_ - heard) % kHeartbeatAfter);
+    const TimePoint received = std::max(sim_request->taken_at.value_or(TimePoint{}), token);
+    watch_silence(*sim_request, now_ - (now_ - received) % kHeartbeatAfter);
   }
 }
 
@@ -306,40 +306,40 @@ void Simulation::saw_probe(size_t g, int32_t index, bool answered) {
   const bool was_routable = gateway.router().view().routable(node);
   gateway.on_event(node, route::HealthEvent::kProbeOk, now_);
   if (was_routable || !gateway.router().view().routable(node)) return;
-  if (nodes_tell()) send_snapshot(index);  // of a node that hung: what it holds was forgotten
+  if (nodes_report()) send_snapshot(index);  // of a node that hung: what it holds was forgotten
 }
 
 // Of `count` nodes, in one walk along all requests.
-std::vector<NodeBooks> Simulation::books_of(size_t first_node, size_t count) const {
-  std::vector<NodeBooks> books(count);
+std::vector<NodeSums> Simulation::sums_of(size_t first_node, size_t count) const {
+  std::vector<NodeSums> sums(count);
   for (const SimRequest& sim_request : requests_) {
     if (sim_request.id == 0 || !sim_request.taken_at) continue;
     const auto node = static_cast<size_t>(sim_request.node);
     if (node < first_node || node >= first_node + count || sim_request.node_life != nodes_[node].life)
       continue;
-    books[node - first_node].sent += 1;
+    sums[node - first_node].sent += 1;
   }
   for (size_t i = 0; i < count; ++i) {
     const SimNode* const engine = nodes_[first_node + i].engine.get();
     if (engine == nullptr) continue;
-    books[i].sent += static_cast<int64_t>(nodes_[first_node + i].given_up.size());
-    books[i].held = engine->count_of([](RequestId id) { return !Handovers::is_one(id); });
+    sums[i].sent += static_cast<int64_t>(nodes_[first_node + i].given_up.size());
+    sums[i].held = engine->count_of([](RequestId id) { return !Handovers::is_one(id); });
   }
-  return books;
+  return sums;
 }
 
 // Requests and tokens of the whole fleet, requests and blocks of `count` nodes.
 void Simulation::check_conservation(size_t first_node, size_t count) const {
-  RequestBooks books = books_;
-  books.on_their_way = static_cast<int64_t>(requests_.size() - free_slots_.size());
-  if (const Status status = check(books); !status.ok()) conservation_broken(to_std(status.message()));
-  const std::vector<NodeBooks> of_nodes = books_of(first_node, count);
+  RequestSums sums = sums_;
+  sums.on_their_way = static_cast<int64_t>(requests_.size() - free_slots_.size());
+  if (const Status status = check(sums); !status.ok()) conservation_broken(to_std(status.message()));
+  const std::vector<NodeSums> of_nodes = sums_of(first_node, count);
   for (size_t n = first_node; n < first_node + count; ++n) {
     if (nodes_[n].engine == nullptr) continue;
     if (const Status status = check(of_nodes[n - first_node]); !status.ok())
       conservation_broken(to_std(status.message()));
     const SimNode& engine = *nodes_[n].engine;
-    if (const Status status = check(engine.prompt_books()); !status.ok())
+    if (const Status status = check(engine.prompt_sums()); !status.ok())
       conservation_broken(to_std(status.message()));
     if (const Status status = engine.verify(); !status.ok()) conservation_broken(to_std(status.message()));
   }

@@ -23,7 +23,7 @@ void Simulation::gossip() {
 
 // Of the fleet's loads: what nodes count, or else what gateways have sent.
 void Simulation::plan() {
-  if (!nodes_tell()) {
+  if (!nodes_report()) {
     for (auto& gateway : gateways_) gateway->router().plan(now_);
     return;
   }

@@ -27,7 +27,7 @@ void Simulation::keep_prefix(const SimRequest& sim_request) {
 
 // A gateway sees a node that has nothing.
 void Simulation::begins_empty(SimGateway& gateway, route::NodeIndex node) {
-  const bool computes = options_.handover_s > 0 && nodes_tell();
+  const bool computes = options_.handover_s > 0 && nodes_report();
   const std::vector<Hash128> known = computes ? handovers_.sets() : std::vector<Hash128>();
   gateway.router().handover().join(node, gateway.router().targets().sets_for(node, kModel, known),
                                    now_ + millis(options_.handover_s * 1e3));

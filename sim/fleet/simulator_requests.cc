@@ -39,7 +39,7 @@ void Simulation::look_ahead(const TraceRequest& next) {
 // Takes what `request` holds and leaves memory for the next.
 void Simulation::arrive(TraceRequest& request) {
   recorder_.arrived(request);
-  books_.arrived += 1;
+  sums_.arrived += 1;
   live_ += 1;
   if (free_slots_.empty()) {
     free_slots_.push_back(static_cast<uint32_t>(requests_.size()));
@@ -49,7 +49,7 @@ void Simulation::arrive(TraceRequest& request) {
   free_slots_.pop_back();
   SimRequest& sim_request = requests_[slot];
   sim_request.id = (++tries_ << kSlotBits) | slot;
-  sim_request.number = books_.arrived;
+  sim_request.number = sums_.arrived;
   std::swap(sim_request.trace, request);
   sim_request.node = -1;
   sim_request.emitted = 0;
@@ -154,7 +154,7 @@ Simulation::SimRequest* Simulation::find(uint64_t id) {
   return sim_request.id == id ? &sim_request : nullptr;
 }
 
-// A trace does not tell how long an answer its client allowed, but how long it became: that is the bound
+// A trace does not say how long an answer its client allowed, but how long it became: that is the bound
 // here.
 route::AdmissionRequest Simulation::SimRequest::admission_request(const route::Router& router) const {
   route::AdmissionSpec spec;
@@ -208,13 +208,13 @@ void Simulation::deliver(uint64_t id) {
   kick(sim_request->node);
 }
 
-// `heard`: the time of the last byte that its node has sent, or of its request's.
-void Simulation::watch_silence(const SimRequest& sim_request, TimePoint heard) {
+// `received`: the time of the last byte that its node has sent, or of its request's.
+void Simulation::watch_silence(const SimRequest& sim_request, TimePoint received) {
   const Duration patience = route::patience(options_.stall, true);
   if (patience == Duration::zero()) return;
   const Node& node = nodes_[static_cast<size_t>(sim_request.node)];
   const TimePoint at =
-      heard + patience + (sim_request.taken_at ? millis(options_.network_ms) : Duration::zero());
+      received + patience + (sim_request.taken_at ? millis(options_.network_ms) : Duration::zero());
   post(std::max(at, now_), EventKind::kSilent, node.stalls, sim_request.id);
 }
 
@@ -224,7 +224,7 @@ void Simulation::silent(uint64_t id, int32_t stall) {
   if (sim_request == nullptr) return;
   Node& node = nodes_[static_cast<size_t>(sim_request->node)];
   if (node.stalls != stall || now_ >= node.stalled_until) return;  // it has gone on
-  hear_so_far(*sim_request);
+  note_progress(*sim_request);
   route::RequestFlow::SilentFacts facts;
   facts.heartbeats_asked = true;
   facts.heartbeats_seen = sim_request->taken_at.has_value();
@@ -270,7 +270,7 @@ void Simulation::end_flight(SimRequest& sim_request, TimePoint at, RequestEnd en
   }
   if (options_.on_request) options_.on_request(sim_request.line(at, end));
   if (end == RequestEnd::kLost || end == RequestEnd::kRefused) {
-    (end == RequestEnd::kLost ? books_.lost : books_.refused) += 1;
+    (end == RequestEnd::kLost ? sums_.lost : sums_.refused) += 1;
     recorder_.lost({sim_request.arrived.time_since_epoch(), now_.time_since_epoch(),
                     sim_request.emitted == 0 ? sim_request.trace.input_tokens : 0,
 
@@ -278,7 +278,7 @@ void Simulation::end_flight(SimRequest& sim_request, TimePoint at, RequestEnd en
                         ? absl::StrCat("refused by the queue: ", to_absl(sim_request.place.refusal()))
                         : std::string(why)});
   } else {
-    books_.finished += 1;
+    sums_.finished += 1;
   }
   live_ -= 1;
   free_slots_.push_back(static_cast<uint32_t>(sim_request.id & 0xffffffff));
@@ -335,7 +335,7 @@ void Simulation::end_step(int32_t index) {
   node.step_end = {};
   for (const SimNode::Token& token : node.engine->end_step(now_)) on_token(index, token);
   if (!node.given_up.empty()) node.drop_given_up();
-  tell_residency(index);
+  report_residency(index);
   kick(index);
 }
 
@@ -366,8 +366,8 @@ void Simulation::on_token(int32_t node, const SimNode::Token& token) {
   sim_request.emitted += token.tokens - sim_request.here;
   sim_request.gaps.longest = std::max(sim_request.gaps.longest, token.longest_gap);
   const auto room = static_cast<int32_t>(options_.profile.max_model_len) - sim_request.trace.input_tokens;
-  books_.tokens_due += std::min(std::max(1, sim_request.trace.output_tokens), room);
-  books_.tokens_told += sim_request.emitted;
+  sums_.tokens_due += std::min(std::max(1, sim_request.trace.output_tokens), room);
+  sums_.tokens_sent += sim_request.emitted;
   route::AnswerCounts counts;
   counts.prompt_tokens = sim_request.trace.input_tokens;
   counts.completion_tokens = sim_request.emitted;

@@ -125,7 +125,7 @@ void World::check_converged() {
         breach(who + "requests that nobody has stay counted at n" + std::to_string(n));
     }
     if (gateway.router().loads().in_flight_total() != 0) breach(who + "requests stay booked");
-    if (nodes_tell()) check_residency(g);
+    if (nodes_report()) check_residency(g);
     // The same loads again and again: nothing moves any more.
     if (gateway.router().table() != resting_[g]) breach(who + "the table does not come to rest");
     if (gateway.table_text() != gateways_[0]->table_text()) breach(who + "it has a table of its own");

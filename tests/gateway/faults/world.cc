@@ -320,7 +320,7 @@ void World::tell_loads() {
 }
 
 void World::tell_residency(NodeIndex node, const std::vector<WireEvent>& events) {
-  if (!nodes_tell()) return;
+  if (!nodes_report()) return;
   for (size_t g = 0; g < gateways_.size(); ++g) {
     for (const WireEvent& event : events) {
       if (chance(loss_ / 4)) continue;  // a gap
@@ -348,7 +348,7 @@ void World::send_event(size_t gateway, NodeIndex node, WireEvent event) {
 
 // Readers connect to whoever is known alive; a connection begins with a snapshot.
 void World::connect_streams() {
-  if (!nodes_tell()) return;
+  if (!nodes_report()) return;
   for (size_t g = 0; g < gateways_.size(); ++g) {
     for (NodeIndex n = 0; n < workers_.size(); ++n) {
       Stream& stream = streams_[g][n];

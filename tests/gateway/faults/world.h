@@ -86,7 +86,7 @@ class World : private Timeline {
   std::string differs(const FaultGateway& gateway, NodeIndex node) const;
 
   bool up(size_t gateway, NodeIndex node) const { return workers_[node].alive && !links_[gateway][node].cut; }
-  bool nodes_tell() const {
+  bool nodes_report() const {
     return options_.affinity.mode == Mode::kExact || options_.affinity.mode == Mode::kStrict;
   }
 

@@ -88,9 +88,9 @@ void same(const DrivenNode& a, const DrivenNode& b) {
   EXPECT_EQ(x.work_tokens_total, y.work_tokens_total);
   EXPECT_EQ(x.kv_tokens_free, y.kv_tokens_free);
   EXPECT_EQ(a.node.stats().computed_tokens_total, b.node.stats().computed_tokens_total);
-  const PromptBooks& books = b.node.prompt_books();
-  EXPECT_TRUE(check(books).ok()) << check(books);
-  EXPECT_EQ(a.node.prompt_books().computed, books.computed);
+  const PromptSums& sums = b.node.prompt_sums();
+  EXPECT_TRUE(check(sums).ok()) << check(sums);
+  EXPECT_EQ(a.node.prompt_sums().computed, sums.computed);
   EXPECT_EQ(a.node.stats().preemptions_total, b.node.stats().preemptions_total);
   EXPECT_TRUE(a.node.verify().ok()) << a.node.verify();
   ASSERT_EQ(a.changes.size(), b.changes.size());
@@ -234,7 +234,7 @@ TEST_P(SimNodes, NothingIsToldOfACancelledRequest) {
   EXPECT_EQ(node.node.count_of([](RequestId) { return true; }), 0);
   EXPECT_EQ(node.node.report().running, 0);
   EXPECT_TRUE(node.node.verify().ok()) << node.node.verify();
-  EXPECT_TRUE(check(node.node.prompt_books()).ok());
+  EXPECT_TRUE(check(node.node.prompt_sums()).ok());
 }
 
 }  // namespace node_test
