@@ -8,7 +8,7 @@
 
 namespace troupe {
 
-// out[t] = table[ids[t]]; table[0] where no token was drawn (kNoDraw), which nobody looks at
+// out[t] = table[ids[t]]; table[0] where no token was drawn (kNoDraw), a row that is not used
 struct EmbedParams {
   std::span<const int32_t> ids;  // (T), each in [0, V), or -1 - s: the one in drawn[s]
   Tensor table;                  // (V, D) as loaded: float32, bfloat16 or float16

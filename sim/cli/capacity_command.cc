@@ -133,14 +133,14 @@ int capacity_command(int argc, const char* const* argv) {
   if (const Status checked = check_no_requests(run.output); !checked.ok()) return fail(kProgram, checked);
   PageFacts facts = page_facts("capacity", run.source, run.options);
   facts.command = command_line(argc, argv);
-  std::FILE* const told = run.output.report == "-" ? stderr : stdout;
+  std::FILE* const text_out = run.output.report == "-" ? stderr : stdout;
   ProgressLine progress;
   Prober<LoadSearch> prober(flags.jobs,
                             [&](double load) { return run_at(run, load, flags.goodput, progress); });
-  const auto best = sustainable(prober, run.options, flags, told, facts.steps);
+  const auto best = sustainable(prober, run.options, flags, text_out, facts.steps);
   if (!best.ok()) return fail(kProgram, best.status());
   facts.answer = answer_of(*best, facts.steps, run.source);
-  std::fprintf(told, "sustainable: %.1f requests/s (load %.4g)\n", best->step.rate, best->step.load);
+  std::fprintf(text_out, "sustainable: %.1f requests/s (load %.4g)\n", best->step.rate, best->step.load);
   const std::span<const Result> one(&best->result, 1);
   if (run.output.report != "-") std::fputs(table_text(one).c_str(), stdout);
   const CapacityAnswer answer{best->step.rate, best->step.load, facts.steps};

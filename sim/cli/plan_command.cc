@@ -175,7 +175,7 @@ struct PlanFlags {
   PlanTraceFlags of_trace;
 };
 
-// The load, which a trace tells by itself.
+// The load, which a trace has by itself.
 void describe_load(SettingsSchema& schema, Load& load) {
   schema.add("load", &load.rate, "requests a second that the fleet must carry; 0: only what a node can")
       .range(0, 1e7);
@@ -251,7 +251,7 @@ Status check_form(PlanFlags& f, int argc, const char* const* argv) {
   return absl::OkStatus();
 }
 
-// The table by data sheet: for the load told, or the trace's.
+// The table by data sheet: for the load given, or the trace's.
 StatusOr<Row> print_table(const PlanFlags& f, const Load& load) {
   TROUPE_ASSIGN_OR_RETURN(const ModelShape model, load_model_shape(f.model));
   const auto asked_gpus = static_cast<int>(f.gpus_per_node);
@@ -271,15 +271,15 @@ StatusOr<Row> print_table(const PlanFlags& f, const Load& load) {
 }
 
 // The node to simulate: a profile's, or the best GPU's for the model under the trace's load.
-StatusOr<SimulationOptions> node_of(PlanFlags& f, const TraceLoad& told) {
+StatusOr<SimulationOptions> node_of(PlanFlags& f, const TraceLoad& traced) {
   FleetFlags fleet = f.of_trace.run.fleet;
   TROUPE_ASSIGN_OR_RETURN(SimulationOptions options, simulation_of(fleet));
   if (f.of_trace.profile_asked) return options;
   Load load = f.load;
-  load.rate = told.rate;
-  load.prompt_tokens = told.prompt_tokens;
-  load.output_tokens = std::max(1.0, told.output_tokens);
-  load.hit = told.shared;
+  load.rate = traced.rate;
+  load.prompt_tokens = traced.prompt_tokens;
+  load.output_tokens = std::max(1.0, traced.output_tokens);
+  load.hit = traced.shared;
   load.tpot_ms = options.slo_tpot_ms;
   TROUPE_ASSIGN_OR_RETURN(const Row best, print_table(f, load));
   TROUPE_ASSIGN_OR_RETURN(const ModelShape model, load_model_shape(f.model));

@@ -46,7 +46,7 @@ Status never_enough(const Probe& last, double goodput) {
   return absl::FailedPreconditionError(why);
 }
 
-StatusOr<Found> search(const PlanTraceFlags& flags, const PlanTraceRun& run, std::FILE* told) {
+StatusOr<Found> search(const PlanTraceFlags& flags, const PlanTraceRun& run, std::FILE* text_out) {
   ProgressLine progress;
   Prober<NodeSearch> prober(flags.jobs, [&](double nodes) -> StatusOr<Probe> {
     SimulationOptions options = run.options;
@@ -67,7 +67,7 @@ StatusOr<Found> search(const PlanTraceFlags& flags, const PlanTraceRun& run, std
     TROUPE_ASSIGN_OR_RETURN(Probe probe, prober.probe(search));
     if (probe.result.requests == 0)
       return invalid_argument("no request arrives after the warm-up: a shorter --warmup-s");
-    say_fleet(told, probe.step);
+    say_fleet(text_out, probe.step);
     found.steps.push_back(probe.step);
     const bool holds = probe.step.holds;
     // Twice the nodes, and nothing is better: no request waits for another, so it is not the number.
@@ -133,8 +133,8 @@ std::string load_words(const TraceLoad& load) {
 }
 
 int plan_trace(const PlanTraceFlags& flags, const PlanTraceRun& run) {
-  std::FILE* const told = flags.run.output.report == "-" ? stderr : stdout;
-  auto found = search(flags, run, told);
+  std::FILE* const text_out = flags.run.output.report == "-" ? stderr : stdout;
+  auto found = search(flags, run, text_out);
   if (!found.ok()) return fail(run.program, found.status());
   PageFacts facts = page_facts("plan", flags.run.source, run.options);
   facts.command = run.command;
@@ -142,8 +142,8 @@ int plan_trace(const PlanTraceFlags& flags, const PlanTraceRun& run) {
   facts.answer = answer_words(flags, run, *found);
   const Result& best = found->best.result;
   const std::span<const Result> one(&best, 1);
-  std::fprintf(told, "\n%s\n", facts.answer.c_str());
-  if (told == stdout) std::fputs(table_text(one).c_str(), stdout);
+  std::fprintf(text_out, "\n%s\n", facts.answer.c_str());
+  if (text_out == stdout) std::fputs(table_text(one).c_str(), stdout);
   const NodesAnswer answer{best.nodes, facts.answer, found->steps};
   const Status written = write_outputs(flags.run.output, nodes_json(answer, best), one, facts);
   return written.ok() ? kExitOk : fail(run.program, written);

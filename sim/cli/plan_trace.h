@@ -38,7 +38,7 @@ StatusOr<TraceLoad> load_of_trace(const PlanTraceFlags& flags);
 // "1125 requests in 90 s, 12.5 a second: prompts of 812 tokens …"
 std::string load_words(const TraceLoad& load);
 
-// Searches from nodes_at_least() on, tells each step, and writes the outputs. `options`: the node and all
+// Searches from nodes_at_least() on, prints each step, and writes the outputs. `options`: the node and all
 // else but the number. Returns the exit code.
 struct PlanTraceRun {
   std::string_view program;

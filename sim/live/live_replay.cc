@@ -282,7 +282,7 @@ class Driver {
       recorder_.lost({trace.at, clock_.now() - begin_, trace.input_tokens, why});
       note_reason(why);
     }
-    if (options_.on_request) tell(trace, asked, why.empty());
+    if (options_.on_request) report_request(trace, asked, why.empty());
   }
 
   // Empty: it was not lost.
@@ -307,7 +307,7 @@ class Driver {
         stream.prompt_tokens - stream.cached_tokens.value_or(0) + stream.completion_tokens;
   }
 
-  void tell(const TraceRequest& trace, const Asked& asked, bool whole) {
+  void report_request(const TraceRequest& trace, const Asked& asked, bool whole) {
     const Stream& stream = asked.stream;
     RequestLine line;
     line.number = static_cast<int64_t>(asked.number);

@@ -221,7 +221,7 @@ Status CsvTrace::read_field(Field field, std::string_view text, TraceRequest& ou
                    : field == kPrefix ? out.prefix_tokens
                                       : out.block_tokens;
   count = static_cast<int32_t>(number);
-  facts.told_block_size = facts.told_block_size || field == kBlockSize;
+  facts.has_block_size = facts.has_block_size || field == kBlockSize;
   return absl::OkStatus();
 }
 
@@ -233,7 +233,7 @@ Status CsvTrace::parse(std::string_view line, TraceRequest& out, RecordedFacts& 
   }
   out.reset();
   facts.reset();
-  facts.told_ids = false;
+  facts.has_ids = false;
   for (size_t i = 0; i < kFieldCount; ++i) {
     const auto field = static_cast<Field>(i);
     if (column_of_[i]) TROUPE_RETURN_IF_ERROR(read_field(field, values_[*column_of_[i]], out, facts));

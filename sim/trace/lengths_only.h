@@ -1,11 +1,11 @@
 #pragma once
 
-// Block ids for requests of which a trace tells lengths alone, so that what is known of their texts holds:
+// Block ids for requests of which a trace has lengths alone, so that what is known of their texts holds:
 //
 // - A session is a conversation: its prompts are beginnings of one text, and so is each of them with its
 //   answer. A prompt shorter than the one before was cut or rewritten: behind the prefix of its set
 //   it is another text.
-// - Requests of a set begin alike for prefix_length tokens. (A set without that length tells nothing: two of
+// - Requests of a set begin alike for prefix_length tokens. (A set without that length says nothing: two of
 //   its prompts may differ from anywhere on.)
 // - Else a prompt is like no other.
 
@@ -20,7 +20,7 @@ namespace troupe::sim {
 // Not thread-safe.
 class LengthsOnly {
  public:
-  // For lines that tell none: the workers' own, so that hits are found as finely as they would be live.
+  // For lines that have none: the workers' own, so that hits are found as finely as they would be live.
   static constexpr int32_t kBlockTokens = 16;
   static constexpr size_t kSessionsMax = 1 << 17;  // remembered, with the length of the last prompt
   LengthsOnly() : talks_(kSessionsMax) {}

@@ -157,7 +157,7 @@ StatusOr<bool> TraceReader::Impl::read_request(TraceRequest& out) {
     if (!is_retry) {
       count_too_long(*input);
       join.rename(request, input->line.facts);
-      if (!input->line.facts.told_ids) lengths.name_blocks(request);
+      if (!input->line.facts.has_ids) lengths.name_blocks(request);
       std::swap(out, request);
       out.at -= *first_at;
     }

@@ -15,7 +15,7 @@
 //     hash_ids          one id a block of the prompt, cumulative: an id covers its block and all before it,
 //                       so equal ids mean equal prefixes. As many as the prompt has blocks, the partial last
 //                       one counted or not. Without them only lengths are known: prompts share what session,
-//                       and set with prefix_length, tell, and else nothing (lengths_only.h)
+//                       and set with prefix_length, imply, and else nothing (lengths_only.h)
 //     block_size        tokens a block; where absent 512 (Mooncake's), or 16 without hash_ids
 //     set, session      string or whole number: the persona prefix and the conversation. Also session_id
 //     key               string or whole number: the name of the client's API key

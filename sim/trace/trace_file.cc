@@ -9,7 +9,7 @@ namespace troupe::sim {
 
 namespace {
 
-// Lines read ahead under skip_bad, to tell one with a timestamp far ahead from those behind it.
+// Lines read ahead under skip_bad, to distinguish one with a timestamp far ahead from those behind it.
 constexpr size_t kLinesAhead = 16;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
@@ -86,12 +86,12 @@ Status TraceFile::parse(TraceLine& out) {
   TROUPE_RETURN_IF_ERROR(table_ ? table_->parse(line_, out.request, out.facts)
                                 : parser_.parse(line_, out.request, &out.facts));
   // One run has one block size: the one of the lines with ids, if there are any.
-  if (out.facts.told_ids || out.facts.told_block_size) {
+  if (out.facts.has_ids || out.facts.has_block_size) {
     block_tokens_ = out.request.block_tokens;
   } else {
     out.request.block_tokens = block_tokens_;
   }
-  return out.facts.told_ids ? absl::OkStatus() : LengthsOnly::check(out.request);
+  return out.facts.has_ids ? absl::OkStatus() : LengthsOnly::check(out.request);
 }
 
 // The next line that is a request, with any timestamp.

@@ -53,7 +53,7 @@ class TraceFile {
   const gzFile file_;
   TraceLineParser parser_;
   std::optional<CsvTrace> table_;                     // once its heading was read
-  int32_t block_tokens_ = LengthsOnly::kBlockTokens;  // of a line that tells neither ids nor their size
+  int32_t block_tokens_ = LengthsOnly::kBlockTokens;  // of a line that has neither ids nor their size
   std::vector<char> chunk_ = std::vector<char>(1 << 18);
   size_t chunk_at_ = 0, chunk_end_ = 0;
   std::string line_;

@@ -200,19 +200,19 @@ Status check_messages(const TraceRequest& request, const RecordedFacts& facts) {
   return absl::OkStatus();
 }
 
-// `told_ids`: a line without hash_ids gets its ids later.
-Status check_blocks(const TraceRequest& request, bool told_ids) {
+// `has_ids`: a line without hash_ids gets its ids later.
+Status check_blocks(const TraceRequest& request, bool has_ids) {
   const int64_t full = request.input_tokens / request.block_tokens;
   const int64_t all = (request.input_tokens + request.block_tokens - 1) / request.block_tokens;
-  const auto told = static_cast<int64_t>(request.blocks.size());
-  if (told_ids && told != full && told != all) {
-    return bad_field("hash_ids", absl::StrCat("has ", told, " ids, but a prompt of ", request.input_tokens,
+  const auto count = static_cast<int64_t>(request.blocks.size());
+  if (has_ids && count != full && count != all) {
+    return bad_field("hash_ids", absl::StrCat("has ", count, " ids, but a prompt of ", request.input_tokens,
                                               " tokens has ", all, " blocks of ", request.block_tokens));
   }
   if (request.prefix_tokens > request.input_tokens) {
     return bad_field("prefix_length", absl::StrCat("must be at most input_length, ", request.input_tokens));
   }
-  if (!told_ids && !request.output_blocks.empty())
+  if (!has_ids && !request.output_blocks.empty())
     return bad_field("output_hash_ids", "is there without hash_ids, which it continues");
   const int64_t after = (int64_t{request.input_tokens} + request.output_tokens) / request.block_tokens;
   if (static_cast<int64_t>(request.output_blocks.size()) > after - full) {
@@ -264,12 +264,12 @@ Status TraceLineParser::parse(std::string_view line, TraceRequest& out, Recorded
   for (int field = 0; field < kRequired; ++field) {
     if ((seen >> field & 1) == 0) return bad_field(kNames[static_cast<size_t>(field)], "is missing");
   }
-  const bool told_ids = (seen >> kIds & 1) != 0;
+  const bool has_ids = (seen >> kIds & 1) != 0;
   if (facts != nullptr) {
-    facts->told_ids = told_ids;
-    facts->told_block_size = (seen >> kBlockSize & 1) != 0;
+    facts->has_ids = has_ids;
+    facts->has_block_size = (seen >> kBlockSize & 1) != 0;
   }
-  TROUPE_RETURN_IF_ERROR(check_blocks(out, told_ids));
+  TROUPE_RETURN_IF_ERROR(check_blocks(out, has_ids));
   return facts != nullptr ? check_messages(out, *facts) : absl::OkStatus();
 }
 

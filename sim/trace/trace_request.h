@@ -29,10 +29,10 @@ struct TraceRequest {
   void reset();  // as if new, but with its vectors' memory
 };
 
-// Further facts that a line tells: its form, and what records have.
+// Further facts of a line: its form, and what records have.
 struct RecordedFacts {
-  bool told_ids = true;          // hash_ids were there
-  bool told_block_size = false;  // block_size was there
+  bool has_ids = true;           // hash_ids were there
+  bool has_block_size = false;   // block_size was there
   uint64_t salt = 0;             // id_of() its name; 0: none
   bool answered = false;         // completely, as far as the line shows
   bool failed = false;           // not answered, though the client stayed

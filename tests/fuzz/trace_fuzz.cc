@@ -43,8 +43,8 @@ void check_line(troupe::sim::TraceLineParser& parser, troupe::sim::LengthsOnly& 
   }
   require(request.input_tokens > 0 && request.output_tokens >= 0 && request.block_tokens > 0);
   const size_t whole = static_cast<size_t>(request.input_tokens) / static_cast<size_t>(request.block_tokens);
-  if (facts.told_ids) require(request.blocks.size() == whole || request.blocks.size() == whole + 1);
-  if (!facts.told_ids) check_lengths(lengths, request);
+  if (facts.has_ids) require(request.blocks.size() == whole || request.blocks.size() == whole + 1);
+  if (!facts.has_ids) check_lengths(lengths, request);
   std::string written;
   troupe::sim::append_trace_line(written, request, {});
   require(!written.empty() && written.back() == '\n');
@@ -82,7 +82,7 @@ void check_table(troupe::sim::LengthsOnly& lengths, std::string_view text) {
     if (parsed.ok()) {
       require(request.at >= troupe::Duration::zero() && request.input_tokens > 0 &&
               request.output_tokens >= 0);
-      require(!facts.told_ids && request.prefix_tokens <= request.input_tokens);
+      require(!facts.has_ids && request.prefix_tokens <= request.input_tokens);
       check_lengths(lengths, request);
     }
     at = end + 1;

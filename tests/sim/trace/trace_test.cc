@@ -116,11 +116,11 @@ TEST(TraceLine, NeedsNoIds) {
   ASSERT_TRUE(
       parser.parse(R"({"timestamp":1,"input_length":600,"output_length":1,"session_id":"a"})", r, &facts)
           .ok());
-  EXPECT_FALSE(facts.told_ids);
+  EXPECT_FALSE(facts.has_ids);
   EXPECT_EQ(r.session, id_of("a"));
   ASSERT_TRUE(
       parser.parse(R"({"timestamp":1,"input_length":600,"output_length":1,"hash_ids":[1]})", r, &facts).ok());
-  EXPECT_TRUE(facts.told_ids);
+  EXPECT_TRUE(facts.has_ids);
   EXPECT_THAT(
       std::string(
           parse_error(R"({"timestamp":1,"input_length":600,"output_length":600,"output_hash_ids":[1]})")
@@ -144,7 +144,7 @@ TEST(TraceLine, WrittenWithoutIdsReadsBackWithoutThem) {
     append_trace_line(written, r, {});
     written.pop_back();
     ASSERT_TRUE(parser.parse(written, again, &facts_again).ok()) << written;
-    EXPECT_EQ(facts_again.told_ids, facts.told_ids) << written;
+    EXPECT_EQ(facts_again.has_ids, facts.has_ids) << written;
     EXPECT_EQ(again.input_tokens, r.input_tokens);
   }
 }
