@@ -181,11 +181,11 @@ struct Choice {
 std::string answer_json(const AnswerHeader& header, std::span<const Choice> choices, const Usage& usage);
 enum class ChunkUsage : uint8_t { kNone, kNull, kRunning };
 // Serialises one streamed chunk (without SSE framing). `first`: the first of its choice; in chat it carries
-// the role. Its usage is none, null (the last chunk tells it), or what it has come to. With ids the chunk
+// the role. Its usage is none, null (the last chunk has it), or what it has come to. With ids the chunk
 // ends in `,"troupe":{"ids":[…]}}`; after the ids may come `,"seed":n` and
 // `,"prompt_tokens":n,"completion_tokens":n,"cached_tokens":n` (flat: readers search for the single brace).
 std::string chunk_json(const AnswerHeader& header, const Choice& piece, bool first,
-                       ChunkUsage told = ChunkUsage::kNone, const Usage& usage = {});
+                       ChunkUsage shown = ChunkUsage::kNone, const Usage& usage = {});
 // The last chunk of include_usage: no choices, only the usage.
 std::string usage_chunk_json(const AnswerHeader& header, const Usage& usage);
 

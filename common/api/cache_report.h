@@ -11,7 +11,7 @@
 namespace troupe {
 
 struct CacheReport {
-  int64_t kv_blocks_cached = -1;  // of LoadReport::kv_blocks_free, those that hold KV; below 0: not told
+  int64_t kv_blocks_cached = -1;  // of LoadReport::kv_blocks_free, those that hold KV; below 0: not reported
 };
 std::string load_report_json(const LoadReport& report, const CacheReport& cache);
 // The report, and in `cache` what is beside it: a member that is missing, or no count, stays unknown.

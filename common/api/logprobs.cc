@@ -24,8 +24,8 @@ void append_logprob(std::string& out, std::optional<float> logprob) {
     return;
   }
   char text[32];
-  const float told = *logprob >= kLogprobMin ? *logprob : kLogprobMin;  // also for a NaN
-  const auto end = std::to_chars(text, text + sizeof text, told).ptr;
+  const float bounded = *logprob >= kLogprobMin ? *logprob : kLogprobMin;  // also for a NaN
+  const auto end = std::to_chars(text, text + sizeof text, bounded).ptr;
   out.append(text, end);
 }
 

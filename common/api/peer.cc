@@ -18,7 +18,7 @@ constexpr size_t kModelsMax = 4096;
 constexpr size_t kNameBytesMax = 1024;
 constexpr size_t kSetsMax = 65'536;
 
-// A report may tell any number: bounded, sums of counts and blocks * block_size stay within 64 bits.
+// A report may have any number: bounded, sums of counts and blocks * block_size stay within 64 bits.
 constexpr int64_t kReportCountMax = 100'000'000'000'000;
 constexpr int64_t kBlockTokensMax = 65'536;
 
@@ -52,8 +52,8 @@ std::optional<int64_t> count_at(dom::object fields, std::string_view name) {
   return count;
 }
 
-// A model's context as servers that are not vLLM call it; 0: it is not told.
-int64_t context_told_otherwise(dom::object fields) {
+// A model's context as servers that are not vLLM call it; 0: it is not there.
+int64_t context_of_foreign(dom::object fields) {
   dom::object meta;  // llama.cpp's
   if (!fields.at_key("meta").get(meta)) {
     // Not n_ctx_train: the server may have been started with less, and an unknown context is better than a
@@ -81,7 +81,7 @@ Fault read_model_card(size_t index, dom::element value, ModelCard& card) {
     }
     if (fault) return fault;
   }
-  if (card.max_model_len == 0) card.max_model_len = context_told_otherwise(fields);
+  if (card.max_model_len == 0) card.max_model_len = context_of_foreign(fields);
   if (card.id.empty()) return missing(path + ".id", "a string that is not empty");
   return std::nullopt;
 }

@@ -107,7 +107,7 @@ std::string answer_json(const AnswerHeader& header, std::span<const Choice> choi
   return out;
 }
 
-std::string chunk_json(const AnswerHeader& header, const Choice& piece, bool first, ChunkUsage told,
+std::string chunk_json(const AnswerHeader& header, const Choice& piece, bool first, ChunkUsage shown,
                        const Usage& usage) {
   std::string out;
   out.reserve(piece.text.size() + piece.text.size() / 8 + 256);
@@ -120,8 +120,8 @@ std::string chunk_json(const AnswerHeader& header, const Choice& piece, bool fir
     append_json_string(out, piece.text);
   }
   append_end(out, header.kind, piece);
-  out += told == ChunkUsage::kNull ? "],\"usage\":null" : "]";
-  if (told == ChunkUsage::kRunning) {
+  out += shown == ChunkUsage::kNull ? "],\"usage\":null" : "]";
+  if (shown == ChunkUsage::kRunning) {
     out += ',';
     append_usage(out, usage);
   }

@@ -12,7 +12,7 @@
 
 namespace troupe {
 
-// Bytes that the process's allocator holds and nobody uses.
+// Bytes that the process's allocator holds unused.
 size_t free_memory_bytes();
 void trim_free_memory();
 

@@ -69,7 +69,7 @@ StatusOr<std::string> read_regular_file(const std::string& path, size_t bytes_ma
   std::string text;
   size_t size = 0;
   while (true) {
-    // A byte more than expected tells that the file ends there, or grows.
+    // A byte more than expected shows that the file ends there, or grows.
     const size_t room = size == 0 ? static_cast<size_t>(opened.byte_count) + 1 : kChunkBytes;
     text.resize(size + std::min(std::max(room, kChunkBytes), bytes_max + 1 - size));
     const ssize_t got = ::read(opened.file.descriptor(), text.data() + size, text.size() - size);

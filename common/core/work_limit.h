@@ -2,7 +2,7 @@
 
 // Bounds a job on a thread that others wait for: its processor time, and that of the request it is for. Code
 // that may take long counts what it does (count_work), and stops at the error; most of it lies far below
-// whoever set the limit, so it finds its thread's limit by itself. Without one nothing is counted.
+// the caller that set the limit, so it finds its thread's limit by itself. Without one nothing is counted.
 
 #include <atomic>
 #include <cstddef>
@@ -17,7 +17,7 @@ class WorkLimit {
  public:
   enum class End : uint8_t {
     kNone,
-    kAbandoned,  // nobody wants the result any more
+    kAbandoned,  // the result is not wanted any more
     kDeadline,   // the request's time is over
     kBudget      // the thread has spent `cpu_max` on it: its text is too costly
   };

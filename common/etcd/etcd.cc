@@ -53,7 +53,7 @@ class EtcdClient::Watch : public EtcdWatch {
     request_.body = body_;
     request_.patience = client.options_.timeout;
     request_.give_up = [this] { return gives_up(); };
-    heard_at_ = client.clock_.now();
+    received_at_ = client.clock_.now();
   }
 
   Task<Status> open() {
@@ -71,7 +71,7 @@ class EtcdClient::Watch : public EtcdWatch {
       const auto more = co_await answer_->read(piece);
       if (!more.ok()) co_return more.status();
       if (!*more) co_return absl::UnavailableError("etcd: the watch ended");
-      heard_at_ = client_.clock_.now();
+      received_at_ = client_.clock_.now();
       const Status fed = lines_.feed(piece);
       if (!fed.ok()) co_return fed;
     }
@@ -82,7 +82,7 @@ class EtcdClient::Watch : public EtcdWatch {
   // Called after every `timeout` of silence. etcd confirms a watch at once, then sends nothing but changes.
   bool gives_up() const {
     return answer_ == nullptr || client_.failovers_ != failovers_ ||
-           client_.clock_.now() > heard_at_ + client_.options_.watch_silence_max;
+           client_.clock_.now() > received_at_ + client_.options_.watch_silence_max;
   }
 
   EtcdClient& client_;
@@ -90,7 +90,7 @@ class EtcdClient::Watch : public EtcdWatch {
   const std::string body_;
   ClientRequest request_;
   etcd::Lines lines_{etcd::kAnswerBytesMax};
-  TimePoint heard_at_;
+  TimePoint received_at_;
   std::unique_ptr<ClientAnswer> answer_;
 };
 

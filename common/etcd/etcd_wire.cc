@@ -251,10 +251,10 @@ StatusOr<Lease> parse_keep_alive(std::string_view json) {
 }
 
 StatusOr<WatchMessage> parse_watch(std::string_view json) {
-  bool told = false;
-  auto message = read_answer<WatchMessage>(json, [&told](const Fields& fields, WatchMessage& out) {
+  bool has_result = false;
+  auto message = read_answer<WatchMessage>(json, [&has_result](const Fields& fields, WatchMessage& out) {
     fields.object("result", [&](const Fields& result) {
-      told = true;
+      has_result = true;
       out.revision = revision_of(result);
       out.canceled = result.flag("canceled");
       result.list("events", [&out](const Fields& fields_of) {
@@ -265,7 +265,7 @@ StatusOr<WatchMessage> parse_watch(std::string_view json) {
       });
     });
   });
-  if (!message.ok() || told) return message;
+  if (!message.ok() || has_result) return message;
   return absl::UnavailableError(absl::StrCat("etcd: the watch ended: ", error_text(json)));
 }
 

@@ -62,7 +62,7 @@ std::string lease_body(int64_t id);
 std::string watch_body(std::span<const KeyRange> ranges, int64_t from_revision);
 
 struct TxnAnswer {
-  std::string cluster;  // that answers; empty: not told
+  std::string cluster;  // that answers; empty: not reported
   int64_t revision = 0;
   bool succeeded = false;
   std::vector<KeyValue> found;  // by all reads, in their order

@@ -2,8 +2,8 @@
 
 // Divides the memory of request bodies (limits.bodies_bytes) between clients. A body's bytes count as they
 // come. Where they become too many, one of those that stall gives up its place, or one of an address that
-// has more on its way than the newest one's; of these the largest of the address with most. So whoever fills
-// the memory slowly, or from one place, loses it, and not the others; without such a one the newest is
+// has more on its way than the newest one's; of these the largest of the address with most. So a client that
+// fills the memory slowly, or from one place, loses it, and not the others; without such a one the newest is
 // refused, as the others are nearer to their ends. Small bodies always pass: together they are bounded by the
 // number of connections.
 //

@@ -15,7 +15,7 @@ namespace troupe {
 Status raise_file_limit(size_t wanted);
 
 // Whether descriptor `fd`, which has just been opened, is one of the last that this process may have. A
-// descriptor gets the lowest free number, so its number tells how many are in use. What may be opened without
+// descriptor gets the lowest free number, so its number shows how many are in use. What may be opened without
 // end keeps from the last ones, so that ports with few connections (probes, metrics) still get theirs:
 // clients' connections from all of these, connections to workers from half.
 enum class KeptFiles { kAll, kHalf };

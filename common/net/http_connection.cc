@@ -59,8 +59,8 @@ HeaderList refusal_headers(ServerContext& context, const HttpRequest* request) {
   return headers;
 }
 
-void tell_refusal(const ServerContext& context, const HttpFault& fault, const HttpRequest* request,
-                  const HeaderList& headers, const std::string& remote_address) {
+void report_refusal(const ServerContext& context, const HttpFault& fault, const HttpRequest* request,
+                    const HeaderList& headers, const std::string& remote_address) {
   if (!context.options.on_refused) return;
   HttpRefusal refusal;
   refusal.status = fault.http_status;
@@ -278,7 +278,7 @@ Task<void> HttpConnection::refuse(HttpFault fault) {
   exchange_.reset();
   const HttpRequest* request = head_parsed_ ? &exchange_.head.request : nullptr;
   const HeaderList headers = refusal_headers(*context_, request);
-  tell_refusal(*context_, fault, request, headers, exchange_.remote_address());
+  report_refusal(*context_, fault, request, headers, exchange_.remote_address());
   release_body();
   exchange_.head.request.method = "GET";  // not HEAD: the refusal has a body
   exchange_.head.http_1_0 = false;
@@ -304,7 +304,7 @@ void HttpConnection::on_unwatched() {
   if (phase_ == Phase::kHandling && channel_->ended()) cancel(CancelReason::kClientGone);
 }
 
-// The client sends no more. It may have closed the connection or wait for its answer: the next byte tells.
+// The client sends no more. It may have closed the connection or wait for its answer: the next byte decides.
 void HttpConnection::on_half_close() {
   if (channel_->ended()) return;
   if (exchange_.cannot_probe()) return cancel(CancelReason::kClientGone);

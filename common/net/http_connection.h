@@ -50,8 +50,8 @@ std::string share_of(const Socket& socket);  // of the peer
 // x-request-id if it has a valid one. `request` may be null: it has not been read.
 HeaderList refusal_headers(ServerContext& context, const HttpRequest* request);
 // Calls on_refused. `headers`: those of the refusal's answer.
-void tell_refusal(const ServerContext& context, const HttpFault& fault, const HttpRequest* request,
-                  const HeaderList& headers, const std::string& remote_address);
+void report_refusal(const ServerContext& context, const HttpFault& fault, const HttpRequest* request,
+                    const HeaderList& headers, const std::string& remote_address);
 
 // Sends one answer at a time, over the connection's channel. reset() between requests keeps its strings.
 class ServerExchange final : public Exchange {

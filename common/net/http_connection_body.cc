@@ -152,7 +152,7 @@ std::optional<HttpFault> HttpConnection::hold_body(uint64_t bytes) {
   while (!body_share_.lost) {
     BodyShares::Share* const share = bodies.too_much(body_share_, context_->options.bodies_bytes_max, now);
     if (share == nullptr) return std::nullopt;
-    // Its memory is free at once; its client is told when its task has woken.
+    // Its memory is free at once; its client is refused when its task has woken.
     HttpConnection& loser = *static_cast<BodyShare*>(share)->connection;
     loser.release_body();
     loser.body_share_.lost = true;

@@ -29,7 +29,7 @@ void refuse_connection(Socket& socket, ServerContext& context) {
   if (context.options.tls) return;
   const ApiError error = ApiError::unavailable("too many connections");
   const HeaderList headers = refusal_headers(context, nullptr);
-  tell_refusal(context, HttpFault{503, error.message}, nullptr, headers, remote_address_of(socket));
+  report_refusal(context, HttpFault{503, error.message}, nullptr, headers, remote_address_of(socket));
   const std::string body = error.to_json();
   std::string head;
   AnswerHeadSpec spec;
@@ -47,7 +47,7 @@ void refuse_connection(Socket& socket, ServerContext& context) {
   socket.close(ignored);
 }
 
-// A descriptor's number tells how many are in use (file_limit.h): a connection that another one has made room
+// A descriptor's number shows how many are in use (file_limit.h): a connection that another one has made room
 // for goes on under the number that has become free, or else the next one would find that free and seem to
 // need no room.
 void take_lowest_number(Socket& socket) {

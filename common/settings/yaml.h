@@ -1,7 +1,7 @@
 #pragma once
 
-// A settings file as a flat list of dotted keys. For settings*.cc, and whoever has to know which keys a file
-// has.
+// A settings file as a flat list of dotted keys. For settings*.cc, and code that has to know which keys a
+// file has.
 
 #include <string>
 #include <string_view>
