@@ -47,7 +47,7 @@ struct GatewayParts {
   AdmissionQueueOptions admission_queue;
   route::RouterOptions router;
   std::chrono::seconds grace{180}, notice{0};
-  std::string api_keys;                  // a file; empty: anybody may ask
+  std::string api_keys;                  // a file; empty: any client may ask
   std::string tenant_secret;             // a file; needed where keys name tenants
   std::string record;                    // empty: traffic is not recorded
   std::vector<std::string> admin_hosts;  // Admin::answer_to()

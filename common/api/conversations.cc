@@ -24,25 +24,26 @@ Fault read_ids(std::string_view param, dom::element value, std::vector<int32_t>&
   return read_id_list(param, items, out);
 }
 
-Fault read_tail_field(std::string_view name, dom::element value, CachedConversation& tail) {
+Fault read_conversation_field(std::string_view name, dom::element value, CachedConversation& conversation) {
   constexpr IntegerRange kCount{0, std::numeric_limits<int32_t>::max()};
-  if (name == "model") return read_string(name, value, std::numeric_limits<size_t>::max(), tail.model);
-  if (name == "session") return read_hash(name, value, tail.session);
-  if (name == "set") return read_hash(name, value, tail.set);
-  if (name == "salt") return read_hash(name, value, tail.salt);
-  if (name == "prefix_tokens") return read_integer(name, value, kCount, tail.prefix_tokens);
-  if (name == "tokens") return read_integer(name, value, kCount, tail.tokens);
-  if (name == "ids") return read_ids(name, value, tail.ids);
+  if (name == "model")
+    return read_string(name, value, std::numeric_limits<size_t>::max(), conversation.model);
+  if (name == "session") return read_hash(name, value, conversation.session);
+  if (name == "set") return read_hash(name, value, conversation.set);
+  if (name == "salt") return read_hash(name, value, conversation.salt);
+  if (name == "prefix_tokens") return read_integer(name, value, kCount, conversation.prefix_tokens);
+  if (name == "tokens") return read_integer(name, value, kCount, conversation.tokens);
+  if (name == "ids") return read_ids(name, value, conversation.ids);
   return std::nullopt;
 }
 
-Fault read_tail(dom::object fields, CachedConversation& tail) {
+Fault read_conversation(dom::object fields, CachedConversation& conversation) {
   for (const auto field : fields) {
     if (field.value.is_null()) continue;
-    if (auto fault = read_tail_field(field.key, field.value, tail)) return fault;
+    if (auto fault = read_conversation_field(field.key, field.value, conversation)) return fault;
   }
-  if (tail.model.empty()) return missing("model", "the name of a model that GET /v1/models lists");
-  if (tail.session.is_zero()) return missing("session", "the conversation's name: 32 hex digits");
+  if (conversation.model.empty()) return missing("model", "the name of a model that GET /v1/models lists");
+  if (conversation.session.is_zero()) return missing("session", "the conversation's name: 32 hex digits");
   return std::nullopt;
 }
 
@@ -58,25 +59,26 @@ std::string_view tail_session_of(std::string_view path) {
   return path.substr(begin);
 }
 
-std::string conversation_json(const CachedConversation& tail) {
+std::string conversation_json(const CachedConversation& conversation) {
   std::string out = "{\"object\":\"tail\",\"model\":";
-  append_json_string(out, tail.model);
-  absl::StrAppend(&out, ",\"session\":\"", tail.session.hex(), "\",\"set\":", quoted_or_null(tail.set),
-                  ",\"salt\":", quoted_or_null(tail.salt), ",\"prefix_tokens\":", tail.prefix_tokens,
-                  ",\"tokens\":", tail.tokens);
-  if (!tail.ids.empty()) {
+  append_json_string(out, conversation.model);
+  absl::StrAppend(&out, ",\"session\":\"", conversation.session.hex(),
+                  "\",\"set\":", quoted_or_null(conversation.set),
+                  ",\"salt\":", quoted_or_null(conversation.salt),
+                  ",\"prefix_tokens\":", conversation.prefix_tokens, ",\"tokens\":", conversation.tokens);
+  if (!conversation.ids.empty()) {
     out += ",\"ids\":[";
-    for (const int32_t id : tail.ids) absl::StrAppend(&out, id, ",");
+    for (const int32_t id : conversation.ids) absl::StrAppend(&out, id, ",");
     out.back() = ']';
   }
   return out + '}';
 }
 
-std::string conversation_list_json(std::span<const CachedConversation> tails) {
+std::string conversation_list_json(std::span<const CachedConversation> conversations) {
   std::string out = "{\"object\":\"list\",\"data\":[";
-  for (const CachedConversation& tail : tails) {
+  for (const CachedConversation& conversation : conversations) {
     if (out.back() != '[') out += ',';
-    out += conversation_json(tail);
+    out += conversation_json(conversation);
   }
   return out + "]}";
 }
@@ -89,13 +91,14 @@ ApiResult<CachedConversation> parse_conversation(std::string_view body, const Ap
   StrictJson json;
   auto fields = parse_body(json, body, limits);
   if (!fields.ok()) return fields.error();
-  CachedConversation tail;
-  if (auto fault = read_tail(*fields, tail)) return *std::move(fault);
-  if (tail.ids.empty()) return missing("ids", "an array of at least one token id");
-  tail.tokens = static_cast<int64_t>(tail.ids.size());
-  if (tail.prefix_tokens <= tail.tokens) return tail;
-  return ApiError::bad_field("prefix_tokens", absl::StrCat("'prefix_tokens' is ", tail.prefix_tokens,
-                                                           ", but there are only ", tail.tokens, " ids"));
+  CachedConversation conversation;
+  if (auto fault = read_conversation(*fields, conversation)) return *std::move(fault);
+  if (conversation.ids.empty()) return missing("ids", "an array of at least one token id");
+  conversation.tokens = static_cast<int64_t>(conversation.ids.size());
+  if (conversation.prefix_tokens <= conversation.tokens) return conversation;
+  return ApiError::bad_field("prefix_tokens",
+                             absl::StrCat("'prefix_tokens' is ", conversation.prefix_tokens,
+                                          ", but there are only ", conversation.tokens, " ids"));
 }
 
 ApiResult<std::vector<CachedConversation>> parse_conversation_list(std::string_view body) {
@@ -104,13 +107,13 @@ ApiResult<std::vector<CachedConversation>> parse_conversation_list(std::string_v
   if (!fields.ok()) return fields.error();
   dom::array items;
   if (fields->at_key("data").get(items)) return missing("data", "an array of tails");
-  std::vector<CachedConversation> tails;
+  std::vector<CachedConversation> conversations;
   for (const dom::element item : items) {
     dom::object object;
     if (item.get(object)) return expected("data", "an array of objects", item);
-    if (auto fault = read_tail(object, tails.emplace_back())) return *std::move(fault);
+    if (auto fault = read_conversation(object, conversations.emplace_back())) return *std::move(fault);
   }
-  return tails;
+  return conversations;
 }
 
 }  // namespace troupe

@@ -1,8 +1,8 @@
 #pragma once
 
 // /v1/conversations, between workers and gateways: the conversations whose KV a worker keeps, by their token
-// ids, so that another worker can compute them before their next turns arrive there. A tail is all of a
-// conversation from its first token on.
+// ids, so that another worker can compute them before their next turns arrive there. A "tail" is all
+// of a conversation from its first token on.
 //
 //   GET  /v1/conversations            the most recently used ones, without ids
 //   GET  /v1/conversations/{session}  one, with its ids: the body of the POST
@@ -36,8 +36,8 @@ inline constexpr std::string_view kConversationsPath = "/v1/conversations";
 // Returns the session in /v1/conversations/{session}; empty for any other path.
 std::string_view tail_session_of(std::string_view path);
 
-std::string conversation_json(const CachedConversation& tail);
-std::string conversation_list_json(std::span<const CachedConversation> tails);
+std::string conversation_json(const CachedConversation& conversation);
+std::string conversation_list_json(std::span<const CachedConversation> conversations);
 std::string conversation_made_json(int64_t tokens, int64_t cached_tokens);
 // Parses a POST's body. `tokens` is the number of ids.
 ApiResult<CachedConversation> parse_conversation(std::string_view body, const ApiLimits& limits = {});

@@ -14,8 +14,8 @@ using route::NodeIndex;
 
 namespace {
 
-constexpr size_t kTailListBytesMax = 4u << 20;  // some 20,000 conversations
-constexpr size_t kTailBytesMax = 16u << 20;     // a million tokens and more
+constexpr size_t kListBytesMax = 4u << 20;           // some 20,000 conversations
+constexpr size_t kConversationBytesMax = 16u << 20;  // a million tokens and more
 
 }  // namespace
 
@@ -25,7 +25,7 @@ struct PrefixMigrator::Leaving {
 
   const Fleet::Hold hold;
   route::ConversationHandover moves;
-  std::vector<CachedConversation> tails;
+  std::vector<CachedConversation> conversations;
 };
 
 // Held by each task at it. When the last one is gone, in whatever way, the worker's sets may go.
@@ -57,16 +57,17 @@ Task<void> PrefixMigrator::ask_for_conversations(std::shared_ptr<Leaving> leavin
   request.method = "GET";
   request.target = kConversationsPath;
   const Deadline within{leaving->moves.until()};
-  const ForwardResult result = co_await ask_once(fleet_.client(node), request, within, kTailListBytesMax);
-  auto tails = parse_conversation_list(result.held_body);
-  if (result.end != ForwardResult::End::kAnswered || !tails.ok()) {
+  const ForwardResult result = co_await ask_once(fleet_.client(node), request, within, kListBytesMax);
+  auto conversations = parse_conversation_list(result.held_body);
+  if (result.end != ForwardResult::End::kAnswered || !conversations.ok()) {
     log_.debug("conversations_not_told", {{"worker", fleet_.id(node)}, {"status", result.status}});
     leaving->moves.listed(0, clock_.now());
     co_return;
   }
-  leaving->tails = std::move(tails.value());
-  leaving->moves.listed(leaving->tails.size(), clock_.now());
-  log_.info("conversations_leave", {{"worker", fleet_.id(node)}, {"conversations", leaving->tails.size()}});
+  leaving->conversations = std::move(conversations.value());
+  leaving->moves.listed(leaving->conversations.size(), clock_.now());
+  log_.info("conversations_leave",
+            {{"worker", fleet_.id(node)}, {"conversations", leaving->conversations.size()}});
   for (size_t i = 0; i < route::kConversationsAtOnce; ++i) {
     group.spawn(carry_conversations(std::make_unique<Carrier>(*this, leaving)));
   }
@@ -76,22 +77,23 @@ Task<void> PrefixMigrator::ask_for_conversations(std::shared_ptr<Leaving> leavin
 Task<void> PrefixMigrator::carry_conversations(std::unique_ptr<Carrier> carrier) {
   Leaving& leaving = carrier->leaving();
   while (const auto next = leaving.moves.next(clock_.now())) {
-    co_await carry(leaving, leaving.tails[*next]);
+    co_await carry(leaving, leaving.conversations[*next]);
     leaving.moves.carried(clock_.now());
   }
 }
 
 // The ids pass through here as they are.
-Task<void> PrefixMigrator::carry(const Leaving& leaving, const CachedConversation& tail) {
-  const route::MovedConversation known{tail.session, tail.set, tail.tokens, tail.prefix_tokens};
-  const NodeIndex to = router_.targets().next_home(known, tail.model, leaving.moves.node());
+Task<void> PrefixMigrator::carry(const Leaving& leaving, const CachedConversation& conversation) {
+  const route::MovedConversation known{conversation.session, conversation.set, conversation.tokens,
+                                       conversation.prefix_tokens};
+  const NodeIndex to = router_.targets().next_home(known, conversation.model, leaving.moves.node());
   if (to == kNoNode || !fleet_.ours(to) || !router_.view().routable(to)) co_return;
   const Deadline within{leaving.moves.until()};
   ClientRequest request;
   request.method = "GET";
-  request.target = std::string(kConversationsPath) + "/" + tail.session.hex();
+  request.target = std::string(kConversationsPath) + "/" + conversation.session.hex();
   const ForwardResult source =
-      co_await ask_once(fleet_.client(leaving.moves.node()), request, within, kTailBytesMax);
+      co_await ask_once(fleet_.client(leaving.moves.node()), request, within, kConversationBytesMax);
   if (source.end != ForwardResult::End::kAnswered) co_return;  // evicted meanwhile
   request.method = "POST";
   request.target = kConversationsPath;

@@ -70,7 +70,7 @@ class PrefixMigrator {
   class Carrier;
   Task<void> ask_for_conversations(std::shared_ptr<Leaving> leaving, TaskGroup& group);
   Task<void> carry_conversations(std::unique_ptr<Carrier> carrier);
-  Task<void> carry(const Leaving& leaving, const CachedConversation& tail);
+  Task<void> carry(const Leaving& leaving, const CachedConversation& conversation);
 
   PrefixMigratorOptions options_;
   WakeableTimer look_again_;

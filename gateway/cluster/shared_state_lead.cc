@@ -83,7 +83,7 @@ Txn SharedState::txn_of(const StoreCommand& ask) const {
     case StoreCommand::Kind::kKeepLease:
     case StoreCommand::Kind::kPutLoads:
       break;
-    case StoreCommand::Kind::kHear:
+    case StoreCommand::Kind::kObserve:
       txn.reads = {KeyRange::prefix(keys_.loads), KeyRange::key(keys_.leader), KeyRange::key(keys_.table)};
       txn.reads.front().keys_only = !ask.values;
       txn.reads.back().keys_only = true;

@@ -48,9 +48,9 @@ StoreCommand LeaderSync::next(TimePoint now) {
       case Stage::kLoads:
         ask = loads_ask();
         break;
-      case Stage::kHear:
+      case Stage::kObserve:
         leads_or_may_ = shared_.holds_key() || wants_round(now);
-        ask.emplace().kind = Kind::kHear;
+        ask.emplace().kind = Kind::kObserve;
         ask->values = leads_or_may_;
         break;
       case Stage::kLook:
@@ -138,8 +138,8 @@ StoreNews LeaderSync::answered(const StoreAnswer& answer, TimePoint now) {
       return news;
     case Kind::kPutLoads:
       break;
-    case Kind::kHear:
-      hear(answer, news, now);
+    case Kind::kObserve:
+      observe(answer, news, now);
       break;
     case Kind::kLook:
       news = look(answer);
@@ -164,7 +164,7 @@ void LeaderSync::failed() {
   stage_ = Stage::kOver;
 }
 
-void LeaderSync::hear(const StoreAnswer& answer, StoreNews& news, TimePoint now) {
+void LeaderSync::observe(const StoreAnswer& answer, StoreNews& news, TimePoint now) {
   shared_.begun_anew(answer.revision, asked_at_);
   saw_leader(answer.leader ? &*answer.leader : nullptr, answer.revision);
   const StoreKey table = answer.table.value_or(StoreKey());

@@ -38,11 +38,11 @@ struct StoreCommand {
     kNothing,    // the round is over
     kKeepLease,  // renew the lease, or get one
     kPutLoads,   // `value` as this gateway's loads, under `lease`
-    kHear,  // read all gateways' loads (without `values` their names only), the leader's key, the table's key
-    kLook,  // read the leader's key and the table
-    kCampaign,  // make the leader's key with `value`, under `lease`
-    kResign,    // delete the leader's key: this gateway's own, or one without a lease
-    kWrite,     // `value` as the table
+    kObserve,    // read all gateways' loads (without `values` names only), the leader's key, the table's key
+    kLook,       // read the leader's key and the table
+    kCampaign,   // make the leader's key with `value`, under `lease`
+    kResign,     // delete the leader's key: this gateway's own, or one without a lease
+    kWrite,      // `value` as the table
   };
   Kind kind = Kind::kNothing;
   // For the last three kinds: done only where the key was last made, or changed, at this revision (0: it must
@@ -56,9 +56,9 @@ struct StoreCommand {
 struct StoreAnswer {
   int64_t revision = 0;
   bool done = false;  // else the compares did not hold
-  // Current state, for kHear, kLook, and what was not done; none: the key does not exist.
+  // Current state, for kObserve, kLook, and what was not done; none: the key does not exist.
   std::optional<StoreKey> leader, table;
-  std::vector<std::pair<std::string, std::string>> loads;  // kHear: gateways' names and loads
+  std::vector<std::pair<std::string, std::string>> loads;  // kObserve: gateways' names and loads
 };
 
 // Outcome of an answer, for the log and the metrics.
@@ -107,11 +107,11 @@ class LeaderSync {
   const GatewayShard& place() const { return place_; }
 
  private:
-  enum class Stage : uint8_t { kLease, kLoads, kHear, kLook, kLead, kWrite, kOver };
+  enum class Stage : uint8_t { kLease, kLoads, kObserve, kLook, kLead, kWrite, kOver };
   std::optional<StoreCommand> loads_ask();
   std::optional<StoreCommand> lead_ask(TimePoint now) const;
   std::optional<StoreCommand> write_ask(TimePoint now);
-  void hear(const StoreAnswer& answer, StoreNews& news, TimePoint now);
+  void observe(const StoreAnswer& answer, StoreNews& news, TimePoint now);
   StoreNews look(const StoreAnswer& answer);
   StoreNews settle(const StoreAnswer& answer);
 

@@ -71,8 +71,8 @@ std::function<void(double, int64_t)> ProgressLine::run(std::string name) {
     running_[name] = {seconds, requests};
     const bool terminal = isatty(STDERR_FILENO) != 0;
     const auto now = std::chrono::steady_clock::now();
-    if (!terminal && now - told_at_ < std::chrono::seconds(10)) return;
-    told_at_ = now;
+    if (!terminal && now - shown_at_ < std::chrono::seconds(10)) return;
+    shown_at_ = now;
     std::fputs((terminal ? "\r\033[K" + line() : line() + "\n").c_str(), stderr);
   };
 }

@@ -46,7 +46,7 @@ class ProgressLine {
 
   Mutex mutex_;
   std::map<std::string, Run> running_ ABSL_GUARDED_BY(mutex_);
-  std::chrono::steady_clock::time_point told_at_ ABSL_GUARDED_BY(mutex_) = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point shown_at_ ABSL_GUARDED_BY(mutex_) = std::chrono::steady_clock::now();
 };
 
 }  // namespace troupe::sim

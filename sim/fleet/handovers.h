@@ -30,14 +30,14 @@ class Handovers {
     uint64_t gateway_life = 0;
     route::Handover::Move move;
     int32_t tokens = 0;
-    std::optional<route::MovedConversation> tail{};  // a conversation: of `move`, only who takes it to whom
-    uint64_t from_life = 0;                          // of the conversation's node
+    std::optional<route::MovedConversation> moved{};  // a conversation: of `move`, only who takes it to whom
+    uint64_t from_life = 0;                           // of the conversation's node
   };
   // The conversations of a node that leaves, at one gateway; gone before its router is.
   struct Leaving {
     size_t gateway = 0;
     uint64_t life = 0;  // of the node, which leaves once in a life
-    std::vector<route::MovedConversation> tails{};
+    std::vector<route::MovedConversation> conversations{};
     std::unique_ptr<route::ConversationHandover> moves{};
   };
   // Nodes know requests by ids in which this bit is not set.

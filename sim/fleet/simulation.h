@@ -175,7 +175,7 @@ class Simulation {
   // simulator_drain.cc
   void begin_leaving(size_t gateway, route::NodeIndex node, TimePoint until);
   void carry_conversations();
-  bool carry(const Handovers::Leaving& leaving, const route::MovedConversation& tail);
+  bool carry(const Handovers::Leaving& leaving, const route::MovedConversation& moved);
   void carried(const Handovers::Ahead& ahead);
   void end_leaving();
 

@@ -165,7 +165,7 @@ StatusOr<bool> Simulation::read(TraceRequest& next) {
 
 StatusOr<Result> Simulation::run() {
   const auto wall_begin = std::chrono::steady_clock::now();
-  auto told_at = wall_begin;
+  auto shown_at = wall_begin;
   TraceRequest next;
   TROUPE_ASSIGN_OR_RETURN(bool more, read(next));
   // Ids stand for whole blocks, so nodes must cut prompts as the trace does.
@@ -202,8 +202,8 @@ StatusOr<Result> Simulation::run() {
     const auto every = static_cast<uint64_t>(options_.conservation_every);
     if (every > 0 && event_count_ % every == 0) check_conservation(event_count_ / every % nodes_.size(), 1);
     if (options_.progress && event_count_ % 4096 == 0 &&
-        std::chrono::steady_clock::now() - told_at > std::chrono::milliseconds(500)) {
-      told_at = std::chrono::steady_clock::now();
+        std::chrono::steady_clock::now() - shown_at > std::chrono::milliseconds(500)) {
+      shown_at = std::chrono::steady_clock::now();
       options_.progress(std::chrono::duration<double>(now_.time_since_epoch()).count(), sums_.arrived);
     }
     if (!more && live_ == 0) break;

@@ -13,45 +13,45 @@ namespace troupe::sim {
 // A gateway has seen a node's notice.
 void Simulation::begin_leaving(size_t gateway, route::NodeIndex node, TimePoint until) {
   const TimePoint by = std::min(until, now_ + millis(options_.handover_s * 1e3));
-  std::vector<route::MovedConversation> tails;
+  std::vector<route::MovedConversation> conversations;
   if (keeps_prefixes_) {
     for (const Conversation& c : nodes_[node].engine->conversations())
-      tails.push_back({c.session, c.set, c.token_count, c.prefix_count});
+      conversations.push_back({c.session, c.set, c.token_count, c.prefix_count});
   }
   route::Router& router = gateways_[gateway]->router();
   router.handover().leave(node, router.targets().sets_of(node), by);
   auto moves = std::make_unique<route::ConversationHandover>(router.handover(), node, now_, by);
-  moves->listed(tails.size(), now_);
-  leaving_.push_back({gateway, nodes_[node].life, std::move(tails), std::move(moves)});
+  moves->listed(conversations.size(), now_);
+  leaving_.push_back({gateway, nodes_[node].life, std::move(conversations), std::move(moves)});
 }
 
 void Simulation::carry_conversations() {
   for (Handovers::Leaving& leaving : leaving_) {
     while (const auto next = leaving.moves->next(now_)) {
-      if (!carry(leaving, leaving.tails[*next])) leaving.moves->carried(now_);
+      if (!carry(leaving, leaving.conversations[*next])) leaving.moves->carried(now_);
     }
   }
   std::erase_if(leaving_, [](const Handovers::Leaving& leaving) { return leaving.moves->over(); });
 }
 
 // True: it is being computed.
-bool Simulation::carry(const Handovers::Leaving& leaving, const route::MovedConversation& tail) {
+bool Simulation::carry(const Handovers::Leaving& leaving, const route::MovedConversation& moved) {
   const route::NodeIndex leaves = leaving.moves->node();
   route::Router& router = gateways_[leaving.gateway]->router();
-  const route::NodeIndex to = router.targets().next_home(tail, kModel, leaves);
+  const route::NodeIndex to = router.targets().next_home(moved, kModel, leaves);
   const SimNode* const from = nodes_[leaves].engine.get();
   if (to == route::kNoNode || !router.view().routable(to) || from == nullptr) return false;
-  auto conversation = from->conversation(tail.session);
+  auto conversation = from->conversation(moved.session);
   if (!conversation) return false;  // evicted meanwhile
   Handovers::Ahead ahead{
-      leaving.gateway, gateway_lives_[leaving.gateway], {}, conversation->token_count, tail};
+      leaving.gateway, gateway_lives_[leaving.gateway], {}, conversation->token_count, moved};
   ahead.from_life = leaving.life;
   ahead.move.from = leaves;
   ahead.move.to = to;
   SimNode::NewSimRequest sim_request = begin_ahead(ahead);
-  sim_request.prefix_tokens = static_cast<int32_t>(tail.set_tokens);
-  sim_request.set = tail.set;
-  sim_request.session = tail.session;
+  sim_request.prefix_tokens = static_cast<int32_t>(moved.set_tokens);
+  sim_request.set = moved.set;
+  sim_request.session = moved.session;
   sim_request.blocks = std::move(conversation->block_hashes);
   return send_ahead(to, std::move(sim_request));
 }

@@ -101,8 +101,8 @@ void Simulation::computed_ahead(RequestId id) {
   const std::optional<Handovers::Ahead> ahead = handovers_.end(id);
   if (!ahead || gateway_lives_[ahead->gateway] != ahead->gateway_life) return;
   route::Router& router = gateways_[ahead->gateway]->router();
-  if (ahead->tail) {
-    router.targets().computed(*ahead->tail, ahead->move.to, now_);
+  if (ahead->moved) {
+    router.targets().computed(*ahead->moved, ahead->move.to, now_);
     return carried(*ahead);
   }
   router.targets().computed(ahead->move.set, ahead->move.to, ahead->tokens, now_);
@@ -113,7 +113,7 @@ void Simulation::computed_ahead(RequestId id) {
 void Simulation::nothing_ahead_at(int32_t index) {
   for (const Handovers::Ahead& ahead : handovers_.end_all_at(static_cast<route::NodeIndex>(index))) {
     if (gateway_lives_[ahead.gateway] != ahead.gateway_life) continue;
-    if (ahead.tail) {
+    if (ahead.moved) {
       carried(ahead);
     } else {
       gateways_[ahead.gateway]->router().handover().done(ahead.move);

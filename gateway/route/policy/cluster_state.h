@@ -49,7 +49,7 @@ struct ClusterState {
   PromptHistory history;
   double conversation_tokens = 0;  // mean of a conversation's own, beyond its set's; decaying
 
-  // KV memory of the node that holds nothing anybody might ask for again: by its report, or by what was
+  // KV memory of the node that holds nothing a request might ask for again: by its report, or by what was
   // placed there. None: not known.
   std::optional<int64_t> kv_room(NodeIndex node) const;
 };

@@ -72,7 +72,7 @@ std::optional<StoreAnswer> Store::ask(const StoreCommand& ask, const std::string
       break;
     case StoreCommand::Kind::kLook:
       return look();
-    case StoreCommand::Kind::kHear:
+    case StoreCommand::Kind::kObserve:
       answer = look();
       if (answer.table) answer.table->value.clear();
       for (const auto& [name, loads] : loads_) answer.loads.emplace_back(name, ask.values ? loads.value : "");

@@ -23,7 +23,7 @@ class SharedRounds : public ::testing::Test {
     return router;
   }
   // Keeps the lease and puts the loads: up to the question for the gateways.
-  static StoreCommand up_to_hear(LeaderSync& round, TimePoint now) {
+  static StoreCommand up_to_observe(LeaderSync& round, TimePoint now) {
     round.begin();
     EXPECT_EQ(round.next(now).kind, Kind::kKeepLease);
     round.lease_kept(7, now + std::chrono::seconds(5));
@@ -63,7 +63,7 @@ TEST_F(SharedRounds, GatewayThatLostItsLeaseCountsTheOthersUntilTheyCouldReturn)
       round_.answered({}, now);
       ask = round_.next(now);
     }
-    ASSERT_EQ(ask.kind, Kind::kHear);
+    ASSERT_EQ(ask.kind, Kind::kObserve);
     StoreAnswer answer = at(6);
     for (int i = 0; i < gateways; ++i)
       answer.loads.emplace_back(hash_bytes("gateway " + std::to_string(i)).hex(), "");
@@ -94,9 +94,9 @@ TEST_F(SharedRounds, GatewayWithoutALeaderCampaignsLooksAndWrites) {
   serve_at(router_, key(1, -1), 0, at_ms(0));
   router_.plan(at_ms(0));
   sees_nothing(round_);
-  const StoreCommand hear = up_to_hear(round_, at_ms(0));
-  EXPECT_EQ(hear.kind, Kind::kHear);
-  EXPECT_TRUE(hear.values) << "who may lead needs all loads";
+  const StoreCommand observe = up_to_observe(round_, at_ms(0));
+  EXPECT_EQ(observe.kind, Kind::kObserve);
+  EXPECT_TRUE(observe.values) << "who may lead needs all loads";
   round_.answered(at(6), at_ms(0));
   const StoreCommand campaign = round_.next(at_ms(0));
   EXPECT_EQ(campaign.kind, Kind::kCampaign);
@@ -115,7 +115,7 @@ TEST_F(SharedRounds, GatewayWithoutALeaderCampaignsLooksAndWrites) {
   EXPECT_TRUE(news.written);
   EXPECT_EQ(router_.planning().version().epoch, 1u);
   EXPECT_EQ(round_.next(at_ms(0)).kind, Kind::kNothing);
-  up_to_hear(round_, at_ms(1000));
+  up_to_observe(round_, at_ms(1000));
   StoreAnswer heard = at(10);
   heard.leader = StoreKey{router_.options().name.hex(), 8, 8};
   heard.table = StoreKey{"", 9, 9};
@@ -130,8 +130,8 @@ TEST_F(SharedRounds, LeadersKeyWithoutALeaseIsRemoved) {
   const StoreKey nobody{"somebody", 12, 13, false};
   round_.saw_all(20, 0, &nobody, nullptr);
   EXPECT_EQ(round_.shared().leader(), "");
-  const StoreCommand hear = up_to_hear(round_, at_ms(0));
-  ASSERT_EQ(hear.kind, Kind::kHear);
+  const StoreCommand observe = up_to_observe(round_, at_ms(0));
+  ASSERT_EQ(observe.kind, Kind::kObserve);
   StoreAnswer heard = at(21);
   heard.leader = nobody;
   round_.answered(heard, at_ms(0));
@@ -142,7 +142,7 @@ TEST_F(SharedRounds, LeadersKeyWithoutALeaseIsRemoved) {
   const StoreNews news = round_.answered(at(22), at_ms(0));
   EXPECT_TRUE(news.removed_leader);
   EXPECT_FALSE(news.resigned);
-  up_to_hear(round_, at_ms(1));
+  up_to_observe(round_, at_ms(1));
   round_.answered(at(23), at_ms(1));
   EXPECT_EQ(round_.next(at_ms(1)).kind, Kind::kCampaign);
 }
@@ -150,7 +150,7 @@ TEST_F(SharedRounds, LeadersKeyWithoutALeaseIsRemoved) {
 // The watch stays open but delivers nothing any more.
 TEST_F(SharedRounds, RoundSeesChangesMissedByTheWatch) {
   sees_nothing(round_);
-  up_to_hear(round_, at_ms(0));
+  up_to_observe(round_, at_ms(0));
   StoreAnswer heard = at(20);
   heard.leader = StoreKey{"somebody", 12, 12};
   heard.table = StoreKey{"", 15, 18};
@@ -189,7 +189,7 @@ TEST_F(SharedRounds, LeaderWritesALaterTableThanTheStoreHas) {
   const StoreKey me{router_.options().name.hex(), 3, 3}, older{first, 4, 4};
   round_.saw_all(5, 60, &me, &older);
   EXPECT_EQ(router_.planning().version().epoch, 2u);
-  up_to_hear(round_, at_ms(0));
+  up_to_observe(round_, at_ms(0));
   StoreAnswer heard = at(6);
   heard.leader = me;
   heard.table = StoreKey{"", 4, 4};
@@ -213,7 +213,7 @@ TEST_F(SharedRounds, LoadsWithAnUnknownOutcomeAreSentAgain) {
   round_.lease_kept(7, at_ms(5001));
   EXPECT_EQ(round_.next(at_ms(1)).kind, Kind::kPutLoads);
   round_.answered({}, at_ms(1));
-  EXPECT_EQ(up_to_hear(round_, at_ms(2)).kind, Kind::kHear) << "and not a third time";
+  EXPECT_EQ(up_to_observe(round_, at_ms(2)).kind, Kind::kObserve) << "and not a third time";
 }
 
 }  // namespace
