@@ -283,7 +283,7 @@ TEST(ExposedEndpoints, EndpointsOpenToStrangersAreListed) {
 }
 
 // Addresses of workers are an operator's.
-TEST_F(Locked, OnlyAdminsAreToldWhereWorkersAre) {
+TEST_F(Locked, OnlyAdminsSeeAddressesOfWorkers) {
   keys_ += key_lines("boss", "  admin: true\n");
   start({a_.endpoint()});
   const std::string body = chat_body("a persona", "x");

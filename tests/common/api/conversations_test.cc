@@ -30,7 +30,7 @@ void expect_same(const CachedConversation& got, const CachedConversation& want) 
   EXPECT_EQ(got.ids, want.ids);
 }
 
-TEST(ApiConversations, TailRoundTrips) {
+TEST(ApiConversations, ConversationRoundTrips) {
   CachedConversation tail = a_tail();
   auto back = parse_conversation(conversation_json(tail));
   ASSERT_TRUE(back.ok()) << back.error().message;
@@ -42,7 +42,7 @@ TEST(ApiConversations, TailRoundTrips) {
   expect_same(back.value(), tail);
 }
 
-TEST(ApiConversations, ListsTailsWithoutIds) {
+TEST(ApiConversations, ListsConversationsWithoutIds) {
   EXPECT_TRUE(parse_conversation_list(conversation_list_json({})).value().empty());
   CachedConversation first = a_tail(), second = a_tail();
   first.ids = second.ids = {};
@@ -55,7 +55,7 @@ TEST(ApiConversations, ListsTailsWithoutIds) {
   expect_same(back.value()[1], second);
 }
 
-TEST(ApiConversations, RefusesInvalidTailsNamingTheField) {
+TEST(ApiConversations, RefusesInvalidConversationsNamingTheField) {
   const std::string name(32, 'a');
   const auto with = [&name](const std::string& field, const std::string& value) {
     std::string text = R"({"model":"m","session":")" + name + R"(","prefix_tokens":0,"ids":[1])";

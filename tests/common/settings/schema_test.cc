@@ -277,7 +277,7 @@ TEST(SettingsFlags, HelpAndVersionReadNothingElse) {
   EXPECT_TRUE(s.flags({"-h"})->help);
 }
 
-TEST(SettingsValues, TellWhatIsSetAndWhatMayChange) {
+TEST(SettingsValues, SayWhatIsSetAndWhatMayChange) {
   int64_t limit = 5;
   std::vector<std::string> urls;
   SettingsSchema schema("test", "");

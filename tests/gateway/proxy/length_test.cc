@@ -100,7 +100,7 @@ TEST(Length, WhereNoneIsLongerTheClientGetsTheLongestOnesRefusalAsItCame) {
   EXPECT_EQ(gateway.worker_state(1), "ready");
 }
 
-TEST(Length, OneThatDoesNotTellItsContextIsAskedToo) {
+TEST(Length, WorkerThatReportsNoContextIsAskedToo) {
   Loop loop;
   StubWorker silent(loop, answer_whole), small(loop, refuses(kVllm));
   TestGateway gateway(loop, {small.endpoint(), silent.endpoint()});

@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 
 const std::string kLoopCard(1200, 'c');
 
-TEST(Loops, WorkersAreToldHowManyGatewaysARequestHasPassed) {
+TEST(Loops, WorkersGetTheNumberOfGatewaysARequestHasPassed) {
   Loop loop;
   StubWorker stub(loop, answer_whole);
   TestGateway gateway(loop, {stub.endpoint()});

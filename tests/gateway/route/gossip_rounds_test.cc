@@ -394,7 +394,7 @@ TEST_F(GossipRoundsOfAll, GatewayThatBeginsAnewKnowsAllPlacementsSoon) {
   for (int set = 0; set < 8; ++set) EXPECT_TRUE(all_know(set, 1)) << set;
 }
 
-TEST_F(GossipRoundsOfAll, GatewayThatWasAwayIsToldAtOnceWhatItMissed) {
+TEST_F(GossipRoundsOfAll, GatewayThatWasAwayGetsAtOnceWhatItMissed) {
   rounds(3);
   all_[2].reset();
   rounds(50);  // pauses have grown

@@ -213,7 +213,7 @@ TEST_P(SimNodes, TokensAndGapsEqualThoseOfTheSteps) {
 }
 
 // A request that is cancelled in the midst of its answer leaves the others' as they were, and nothing behind.
-TEST_P(SimNodes, NothingIsToldOfACancelledRequest) {
+TEST_P(SimNodes, NothingIsReportedOfACancelledRequest) {
   DrivenNode node(false, GetParam());
   SimNode::NewSimRequest sim_request;
   sim_request.prompt_tokens = 100;

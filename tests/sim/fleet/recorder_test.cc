@@ -78,7 +78,7 @@ TEST(Recorder, UnadmittedRequestCountsAsAMiss) {
   EXPECT_DOUBLE_EQ(result.pooled_lru_hit, 1) << "of the same 64, which the warm-up had";
 }
 
-TEST(Recorder, TellsWhyRequestsWereLostTheMostFrequentFirst) {
+TEST(Recorder, ListsWhyRequestsWereLostTheMostFrequentFirst) {
   Recorder recorder({.warmup = seconds(1), .pooled_kv_tokens = 1000});
   recorder.lost({seconds(0), seconds(9), 0, "in the warm-up"});
   for (const char* why : {"a", "b", "b"}) recorder.lost({seconds(2), seconds(9), 0, why});

@@ -42,7 +42,7 @@ TEST(RequestLines, AnsweredRequestHasAllMembers) {
       "\n");
 }
 
-TEST(RequestLines, RefusedRequestTellsWhyAndHowLongItWaited) {
+TEST(RequestLines, RefusedRequestSaysWhyAndHowLongItWaited) {
   RequestLine line;
   line.number = 3;
   line.prompt_tokens = 20;

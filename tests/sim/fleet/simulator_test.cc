@@ -187,7 +187,7 @@ TEST(Simulator, AffinityBeatsRoundRobinAndStaysBelowTheBound) {
   EXPECT_GT(ours.hit_tokens, ours.pooled_lru_hit - 0.03);
 }
 
-TEST(Simulator, InGossipModeOnlyPeersTellWhoHoldsWhat) {
+TEST(Simulator, InGossipModeOnlyPeersReportWhichNodeHoldsWhat) {
   SimulationOptions options = options_of(4, 8);
   const double exact = run_personas(kSmall, options).hit_tokens;
   options.router.affinity.mode = route::Mode::kGossip;
@@ -198,7 +198,7 @@ TEST(Simulator, InGossipModeOnlyPeersTellWhoHoldsWhat) {
 
 // Whose nodes do not tell what they did, they plan from what all have sent. A sample that stays with its
 // gateway is an eighth of it.
-TEST(Simulator, WhereNodesDoNotTellGatewaysPlanFromWhatAllOfThemSend) {
+TEST(Simulator, WithoutReportsGatewaysPlanFromWhatAllOfThemSend) {
   SimulationOptions options = options_of(16, 1);
   options.router.affinity.mode = route::Mode::kPlan;
   const double one = run_personas(kSmall, options).hit_tokens;
@@ -214,7 +214,7 @@ TEST(Simulator, WhereNodesDoNotTellGatewaysPlanFromWhatAllOfThemSend) {
 
 // Of half of the sets every prompt is cached, of the others little is: nodes have as much to do only if the
 // plan goes by what answers tell of it.
-TEST(Simulator, AnswersTellGatewaysWhatWasCached) {
+TEST(Simulator, AnswersReportWhatWasCached) {
   std::vector<TraceRequest> requests;
   for (uint64_t i = 0; i < 2400; ++i) {
     const uint64_t set = 1 + i % 40;
@@ -279,7 +279,7 @@ TEST(Simulator, ADeadNodesStreamsAreLostUnlessTheyGoOnElsewhere) {
   EXPECT_GT(series.work_per_s.at(55), 0);
 }
 
-TEST(Simulator, TellsAPromptThatIsTooLongFromOneThatCameTooLate) {
+TEST(Simulator, DistinguishesAPromptThatIsTooLongFromALateOne) {
   SimulationOptions options = options_of(1);
   options.profile.max_model_len = 1024;
   options.drain_s = 0.001;

@@ -118,7 +118,7 @@ TEST(HtmlPage, HoldsTheNumbersAndTheirMeaning) {
   EXPECT_EQ(run.at("rows").at(3).as_string(), std::string(100, '0'));
 }
 
-TEST(HtmlPage, BeginsWithTheAnswerAndTellsItsOrigin) {
+TEST(HtmlPage, BeginsWithTheAnswerAndItsOrigin) {
   PageFacts facts = titled("troupe-sim plan");
   facts.answer = "3 nodes of study are enough for <it>.";
   facts.source = "trace a&b.csv";

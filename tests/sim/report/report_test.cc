@@ -269,7 +269,7 @@ TEST(Report, NodesReportHasTheAnswerAndItsRun) {
   EXPECT_EQ(report, parsed(report_json(by_hand())));
 }
 
-TEST(Report, TellsWhyRequestsWereLost) {
+TEST(Report, SaysWhyRequestsWereLost) {
   Result r = by_hand();
   r.losses = {{"too long for the nodes", 5}, {"its node stood still", 2}};
   const bj::object report = parsed(report_json(r));

@@ -68,7 +68,7 @@ TEST(LengthsOnly, AShorterPromptWasCutAndSharesOnlyTheSetsPrefix) {
   EXPECT_EQ(shared(cut, named(lengths, shorter)), 496) << "from there on it grows again";
 }
 
-TEST(LengthsOnly, RequestsOfASetShareItsPrefixWhereItsLengthIsTold) {
+TEST(LengthsOnly, RequestsOfASetShareItsPrefixWhereItsLengthIsGiven) {
   LengthsOnly lengths;
   const TraceRequest a = named(lengths, {.input = 320, .set = 3, .prefix = 160}),
                      b = named(lengths, {.input = 480, .set = 3, .prefix = 160}),

@@ -180,7 +180,7 @@ TEST(Answer, ChoicesOfSeveralPromptsHaveTheirOwnEchoAndUsageCountsAllPrompts) {
   EXPECT_EQ(json.at_pointer("/usage/prompt_tokens_details/cached_tokens"), 11);
 }
 
-TEST(Answer, EveryChunkTellsTheUsageSoFarWhereItIsAskedFor) {
+TEST(Answer, EveryChunkHasTheUsageSoFarWhereItIsAskedFor) {
   auto options = options_of(1);
   options.usage = ChunkUsage::kRunning;
   Answer answer(options);

@@ -41,7 +41,7 @@ TEST_F(DiscardTest, ATailIsDiscardedWithItsChain) {
   expect_whole();
 }
 
-TEST_F(DiscardTest, WhatHangsOnBlocksThatNobodyDrewFromGoesToo) {
+TEST_F(DiscardTest, BlocksBehindUndrawnOnesGoToo) {
   const auto persona = keys(1, 3);
   const auto one = joined(persona, keys(100, 2)), two = joined(persona, keys(200, 2));
   visit(one);
@@ -123,7 +123,7 @@ TEST_F(DiscardTest, WhatComesBehindSpoiltBlocksIsSpoilt) {
   expect_whole();
 }
 
-TEST_F(DiscardTest, APinDoesNotKeepWhatNobodyDrewFrom) {
+TEST_F(DiscardTest, APinDoesNotKeepUndrawnBlocks) {
   const auto persona = keys(1, 3), one = joined(persona, keys(100, 2));
   visit(one);
   const auto pin = cache.pin(cache.find(persona), {});
@@ -304,7 +304,7 @@ class RandomDiscards : public Cache {
   int64_t discards_ = 0, held_ = 0, tails_ = 0, unpinned_spoilt_ = 0;
 };
 
-TEST_F(RandomDiscards, BlocksAreCountedAndToldExactly) {
+TEST_F(RandomDiscards, BlocksAreCountedAndReportedExactly) {
   for (int i = 0; i < 60'000 && !HasFailure(); ++i) {
     SCOPED_TRACE(i);
     operate();

@@ -337,7 +337,7 @@ TEST_F(BesidePin, SecondPinOfSameNameReplacesFirst) {
   EXPECT_EQ(driver.scheduler.stats().blocks_pinned, 8);
 }
 
-TEST(PinnedResidency, TellsThatSetIsPinnedAndUnpinned) {
+TEST(PinnedResidency, PublishesThatSetIsPinnedAndUnpinned) {
   Driver driver(config_of(32));
   NewRequest request = ahead(1, tokens_from(1, 64), kPin);
   request.spec.set = {3, 3};

@@ -31,7 +31,7 @@ SingleBlocks four_blocks() {
   return r;
 }
 
-TEST(Residency, TellsSetAndSessionOnceEach) {
+TEST(Residency, PublishesSetAndSessionOnceEach) {
   SingleBlocks r = four_blocks();
   const auto changes = changes_of(r);
   ASSERT_EQ(changes.size(), 2u);
@@ -64,7 +64,7 @@ TEST(Residency, ShrinksFromTheLastBlockToZero) {
   EXPECT_EQ(r.set_count(), 0);
 }
 
-TEST(Residency, BlocksCachedAndEvictedBetweenLooksAreNotTold) {
+TEST(Residency, BlocksCachedAndEvictedBetweenLooksAreNotPublished) {
   SingleBlocks r(16, 32);
   r.cached(5, 0, HolderKind::kSet, kPersona);
   r.evicted(5);
@@ -86,7 +86,7 @@ TEST(Residency, EvictedOldBranchDoesNotShortenNewBranch) {
   EXPECT_EQ(r.tokens(HolderKind::kSession, kChat), 0);
 }
 
-TEST(Residency, BlocksWithoutNameAreNotTold) {
+TEST(Residency, BlocksWithoutNameAreNotPublished) {
   SingleBlocks r(16, 32);
   r.cached(0, 0, HolderKind::kSession, Hash128{});
   EXPECT_FALSE(r.has_changes());
@@ -214,7 +214,7 @@ TEST(Residency, ReplayedChangesEqualSnapshot) {
 
 constexpr Hash128 kOther{0, 3}, kThird{0, 4};
 
-TEST(Residency, SetThatFindsForeignPrefixIsTold) {
+TEST(Residency, SetThatFindsForeignPrefixIsPublished) {
   SingleBlocks r = four_blocks();
   changes_of(r);
   r.found(2, 2, kOther);  // its prefix is the persona and the first block of the conversation

@@ -146,7 +146,7 @@ TEST(StepTime, ChunkReadsItsContextOnce) {
   EXPECT_NEAR(ms(costs, two), 1.0 + 1.0 + 0.2, 1e-6) << "chunks of two prompts";
 }
 
-TEST(StepTime, BatchLoadTellsDecodesFromOneTokenChunks) {
+TEST(StepTime, BatchLoadDistinguishesDecodesFromOneTokenChunks) {
   const std::vector<TokenId> ids(64, 7);
   const std::span<const TokenId> all(ids);
   Batch batch;

@@ -199,7 +199,7 @@ TEST(NodeRegistry, NothingRampsWhereNoSetsAreKnownOrNoTimeIsGiven) {
   EXPECT_DOUBLE_EQ(view_of(registry, 0).weight, 1);
 }
 
-TEST(NodeRegistry, NothingIsComputedAheadWhereNobodyMovesSets) {
+TEST(NodeRegistry, NothingIsComputedAheadWithoutAMigrator) {
   NodeRegistry registry = registry_with(2);
   die(registry, 0);
   EXPECT_THAT(kinds(see(registry, 0, HealthEvent::kProbeOk, {at(2), false, true})),
@@ -253,7 +253,7 @@ TEST(NodeRegistry, DrainedNodeLeavesAndIsAskedNoMoreOnceItHasLeft) {
   EXPECT_EQ(view_of(registry, 0).state, NodeState::kAlive);
 }
 
-TEST(NodeRegistry, DrainWithoutSomebodyWhoMovesSetsIsAtOnce) {
+TEST(NodeRegistry, DrainWithoutAMigratorIsAtOnce) {
   NodeRegistry registry = registry_with(2);
   EXPECT_THAT(kinds(registry.drain(0, {at(1), false, true})), ElementsAre(Kind::kDrains, Kind::kAdopt));
   EXPECT_FALSE(registry.nodes()[0].leaving());
@@ -449,7 +449,7 @@ TEST(NodeRegistry, SlotWaitsForAllThatWasUnderWayAtTheRemoval) {
   EXPECT_EQ(registry.add(named("w"))->node, 1u);
 }
 
-TEST(NodeRegistry, SlotThatSomebodyListensToIsNotReused) {
+TEST(NodeRegistry, SlotWithAListenerIsNotReused) {
   NodeRegistry registry = registry_with(2);
   registry.slots().listens(0, true);
   registry.remove(0);
@@ -504,7 +504,7 @@ TEST(NodeRegistry, FirstLookIsOverWhenAllOfTheStartHaveBeenProbed) {
   EXPECT_TRUE(registry.first_look().over()) << "a later node is nothing to wait for";
 }
 
-TEST(NodeRegistry, FirstLookWaitsForMembersThatAreStillToBeTold) {
+TEST(NodeRegistry, FirstLookWaitsForMembersNotYetListed) {
   NodeRegistry registry({}, {});
   registry.first_look().await_members();
   EXPECT_FALSE(registry.first_look().over());

@@ -33,7 +33,7 @@ class ConversationHandoverTest : public testing::Test {
   std::unique_ptr<ConversationHandover> moves_;
 };
 
-TEST_F(ConversationHandoverTest, SetsAreHeldUntilTheListIsToldAndCarried) {
+TEST_F(ConversationHandoverTest, SetsAreHeldUntilTheListHasComeAndIsCarried) {
   EXPECT_FALSE(released());
   EXPECT_FALSE(moves_->next(at_ms(1)).has_value()) << "nothing is known yet";
   EXPECT_FALSE(released());

@@ -125,7 +125,7 @@ TEST(PinBook, OwnersOfOnePrefixDoNotUndoEachOthers) {
 }
 
 // A node keeps a prefix until the end that it was told last, whoever told it.
-TEST(PinBook, ANodeHoldsAPrefixUntilTheEndThatItWasToldLast) {
+TEST(PinBook, ANodeHoldsAPrefixUntilTheEndThatItGotLast) {
   PinBook book(PinOptions{});
   const Pin of_a = pin_of("a", 1);
   book.put(of_a);
@@ -212,7 +212,7 @@ TEST(PinBook, WhatAnotherGatewayKnewIsFoundAgain) {
   EXPECT_EQ(book.next_lost(holds, mine), nullptr);
 }
 
-TEST(PinBook, TellsWhatIsChangedHereAndNotWhatIsAdopted) {
+TEST(PinBook, ReportsWhatIsChangedHereAndNotWhatIsAdopted) {
   PinBook book(PinOptions{});
   std::map<Hash128, int> told;
   std::vector<PinChange> changes;

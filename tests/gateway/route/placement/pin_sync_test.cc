@@ -186,7 +186,7 @@ TEST(PinSync, WhatEndsHereIsReadAndNotRemoved) {
   EXPECT_FALSE(sync.known(id_of(1)));
 }
 
-TEST(PinSync, ACompleteLookTellsWhatIsNewAndWhatIsGone) {
+TEST(PinSync, ACompleteLookShowsWhatIsNewAndWhatIsGone) {
   PinSync sync;
   sync.observe(there(1, 3));
   sync.observe(there(2, 4));
@@ -400,7 +400,7 @@ class Fleet {
   int made_ = 0;
 };
 
-TEST(PinSync, GatewaysAgreeWithTheStoreOnceAllIsHeard) {
+TEST(PinSync, GatewaysAgreeWithTheStoreOnceAllIsObserved) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     Fleet fleet(3, seed);
     for (int round = 0; round < 5; ++round) {

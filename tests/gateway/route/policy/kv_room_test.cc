@@ -129,7 +129,7 @@ TEST(Rendezvous, SilentWorkersGetPersonasByRendezvous) {
 }
 
 // One worker of ours beside three of another kind: it gets a share of the personas, not all.
-TEST(Rendezvous, AWorkerThatTellsIsOneAmongTheSilent) {
+TEST(Rendezvous, AWorkerThatReportsIsOneAmongTheSilent) {
   Router router = router_over(cluster(4));
   ResidencyEvent snapshot;
   snapshot.epoch = 1;

@@ -79,7 +79,7 @@ class LengthTest : public testing::Test {
   TimePoint now_{std::chrono::seconds(100)};
 };
 
-TEST_F(LengthTest, ARefusalForLengthGoesToALongerNodeAndIsNobodysFault) {
+TEST_F(LengthTest, ARefusalForLengthGoesToALongerNodeAndIsNoFault) {
   adopt({4096, 4096, 32'768, 4096});
   send(0);
   ASSERT_EQ(refuse(too_long(4096)), Action::kSend);
@@ -106,14 +106,14 @@ TEST_F(LengthTest, AllAlikeRefuseOnce) {
   EXPECT_EQ(flow_.attempts(), 1);
 }
 
-TEST_F(LengthTest, OneThatDoesNotTellMayBeLonger) {
+TEST_F(LengthTest, NodeThatReportsNoContextMayBeLonger) {
   adopt({4096, 0});
   send(0);
   ASSERT_EQ(refuse(too_long(4096)), Action::kSend);
   EXPECT_EQ(node(), 1u);
 }
 
-TEST_F(LengthTest, OneThatIsKnownToBeLongerIsAskedBeforeThoseThatDoNotTell) {
+TEST_F(LengthTest, NodeKnownToBeLongerIsAskedBeforeThoseWithoutAReport) {
   for (NodeIndex first = 1; first < 6; ++first) {
     adopt({65'536, 0, 0, 0, 0, 0});
     send(first);
@@ -135,7 +135,7 @@ TEST_F(LengthTest, ARefusalByAKnownLengthIsNoAttemptThatCounts) {
   EXPECT_EQ(last, 6u) << "only the longest one's refusal is the answer";
 }
 
-TEST_F(LengthTest, ThoseThatDoNotTellAreAskedAsOftenAsOthers) {
+TEST_F(LengthTest, NodesWithoutAReportAreAskedAsOftenAsOthers) {
   adopt(std::vector<int64_t>(20, 0));
   send(3);
   int sent = 1;
@@ -164,7 +164,7 @@ TEST_F(LengthTest, TheLongestOnesRefusalIsTheAnswerThoughAShorterOneWasAskedLast
   EXPECT_EQ(flow_.chosen()->node, 0u);
 }
 
-TEST_F(LengthTest, ALongerNodesOtherFaultsAreTold) {
+TEST_F(LengthTest, ALongerNodesOtherFaultsArePassedOn) {
   adopt({4096, 32'768});
   for (const Failure failure : {Failure{FailureKind::kStatus, 429}, Failure{FailureKind::kConnect},
                                 Failure{FailureKind::kStatus, 500}}) {

@@ -16,7 +16,7 @@ std::string random_text(std::mt19937_64& rng, size_t size_max) {
   return text;
 }
 
-TEST(StopMatcher, TellsTheLongestThatEndsAndWhatMayBeginOne) {
+TEST(StopMatcher, FindsTheLongestThatEndsAndWhatMayBeginOne) {
   std::mt19937_64 rng(3);
   for (int round = 0; round < 5000; ++round) {
     std::vector<std::string> strings(rng() % 5);

@@ -53,7 +53,7 @@ std::vector<Sent> open_at(Router& router, NodeIndex node, int count, TimePoint n
   return open;
 }
 
-TEST(Rivals, AreListedByName) {
+TEST(Baselines, AreListedByName) {
   for (const std::string& name : policy_names()) EXPECT_TRUE(check_policy(name).ok()) << name;
   EXPECT_GE(policy_names().size(), 12u);
   EXPECT_FALSE(check_policy("chwbl2").ok());
@@ -61,7 +61,7 @@ TEST(Rivals, AreListedByName) {
 
 // All baselines through the same mixed traffic with a death in it: orders are whole, no dead node is asked,
 // and the same seed decides the same.
-TEST(Rivals, KeepTheContractOfAPolicy) {
+TEST(Baselines, KeepTheContractOfAPolicy) {
   for (const std::string& name : policy_names()) {
     std::vector<std::vector<NodeIndex>> taken(2);
     for (std::vector<NodeIndex>& nodes : taken) {
