@@ -31,7 +31,7 @@ Task<void> RequestDriver::run(Exchange& exchange, RequestContext& context) {
   while (true) {
     ForwardResult result = co_await attempt(exchange, context);
     const bool complete = result.end == ForwardResult::End::kAnswered;
-    if (exchange.cancel_reason() != CancelReason::kNone && !complete) co_return;  // no client waits for it
+    if (exchange.cancel_reason() != CancelReason::kNone && !complete) co_return;  // nobody waits for it
     gate_.charge(exchange, context, result);
     if (context.entry != nullptr) record_answer(context, result);
     if (result.end != ForwardResult::End::kFailed) {
@@ -61,7 +61,7 @@ Task<void> RequestDriver::run(Exchange& exchange, RequestContext& context) {
 
 // The client closed between [DONE] and the end of the connection's answer, which it has no need of.
 RequestDriver::DoneGuard::~DoneGuard() {
-  if (!context.worker.done_sent || context.answered()) return;
+  if (!context.worker.told_done || context.answered()) return;
   ForwardResult result;
   result.end = ForwardResult::End::kAnswered;
   result.status = 200;
@@ -257,7 +257,7 @@ ForwardInput RequestDriver::forward_input(const Exchange& exchange, RequestConte
   input.foreign = !context.worker.ours;
   input.generates = context.routed.generates;
   input.one_choice = context.routed.choices == 1;
-  input.done_sent = &context.worker.done_sent;
+  input.told_done = &context.worker.told_done;
   input.received = &context.worker.received;
   input.request.patience = route::patience(core_.options, context.worker.ours);
   return input;

@@ -254,7 +254,7 @@ Task<void> relay_stream(Relay& relay) {
       co_await relay.exchange.write(read.events);
       relay.wrote(before);
       done = says_done(read.events);
-      if (relay.input.done_sent != nullptr) *relay.input.done_sent = done;
+      if (relay.input.told_done != nullptr) *relay.input.told_done = done;
     }
     if (read.error.empty()) continue;
     if (read.holds_error) {

@@ -48,7 +48,7 @@ struct ForwardInput {
   bool one_choice = true;  // of several each has a finish reason: only [DONE] is the end
   // Set once a stream's [DONE] went to the client, which may close then: what follows is no part of the
   // answer. null: not needed.
-  bool* done_sent = nullptr;
+  bool* told_done = nullptr;
   // Removes and keeps the ids (x-troupe-ids) that the worker was asked for. null: it was not asked.
   ResumeTap* tap = nullptr;
   // Ends kSend, measures kRelay and pauses at the end. null: not measured.
