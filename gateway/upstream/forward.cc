@@ -305,15 +305,11 @@ Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, Forward
   result.failure.client_key = !own_key && !find_header(input.request.headers, "authorization").empty();
   if (route::retryable_status(result.status) || route::refused_alone(result.failure)) {
     if (input.foreign) result.failure.retry_after = retry_after_of(answer.header("retry-after"));
-    if (input.translate && result.status == 404) {
+    if (input.translate && route::lacks_path(result.status)) {
       fail_to_translate(input, result);
     } else {
       co_await hold(answer, result);
     }
-    co_return result;
-  }
-  if (input.translate && (result.status == 405 || result.status == 501)) {
-    fail_to_translate(input, result);
     co_return result;
   }
   if (result.status != 200) input.translate = nullptr;

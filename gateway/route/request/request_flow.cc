@@ -178,10 +178,10 @@ void RequestFlow::blame_refusers(const FlowContext& context, TimePoint now) {
 void RequestFlow::learn(const FlowContext& context, const Failure& failure, bool blame, TimePoint now) {
   const NodeIndex node = attempt_.candidate.node;
   if (const auto event = health_event_of(failure, blame)) context.nodes.on_event(node, *event, now);
-  const bool refuses_key =
-      failure.client_key && failure.http_status != 404;  // which may be the client's fault
-  const bool lacks_path = failure.any_path && failure.http_status == 404;
-  if (refused_alone(failure) && !refuses_key && !lacks_path && tried_.size() <= 64)
+  // A key of its own, or a path that few know, may be the client's fault.
+  const bool may_be_asked_wrong = (failure.client_key && refuses_key(failure.http_status)) ||
+                                  (failure.any_path && lacks_path(failure.http_status));
+  if (refused_alone(failure) && !may_be_asked_wrong && tried_.size() <= 64)
     refused_ |= uint64_t{1} << (tried_.size() - 1);
   if (refused_for_length(failure)) learn_length(context, failure);
   if (failure.retry_after > Duration::zero())

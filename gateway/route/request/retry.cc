@@ -1,6 +1,7 @@
 #include "gateway/route/request/retry.h"
 
 #include <algorithm>
+#include <array>
 
 namespace troupe::route {
 
@@ -35,9 +36,18 @@ bool retryable_status(int http_status) {
 }
 
 bool refused_alone(const Failure& failure) {
+  if (failure.kind != FailureKind::kStatus || !failure.foreign) return false;
+  constexpr std::array<int, 12> kAlone{401, 402, 403, 404, 405, 407, 408, 410, 421, 425, 501, 504};
   const int status = failure.http_status;
-  return failure.kind == FailureKind::kStatus && failure.foreign &&
-         (status == 401 || status == 403 || status == 404);
+  return status / 100 == 3 || std::find(kAlone.begin(), kAlone.end(), status) != kAlone.end();
+}
+
+bool lacks_path(int http_status) {
+  return http_status == 404 || http_status == 405 || http_status == 501;
+}
+
+bool refuses_key(int http_status) {
+  return http_status == 401 || http_status == 402 || http_status == 403;
 }
 
 bool refused_for_length(const Failure& failure) {
@@ -66,9 +76,10 @@ bool node_ill(const Failure& failure) {
 }
 
 bool may_have_begun(const Failure& failure) {
-  return failure.kind != FailureKind::kConnect && failure.kind != FailureKind::kLocal &&
-         !(failure.kind == FailureKind::kStatus && failure.http_status == 429) && !refused_alone(failure) &&
-         !refused_for_length(failure);
+  if (failure.kind == FailureKind::kConnect || failure.kind == FailureKind::kLocal) return false;
+  const bool waited = failure.http_status == 504;
+  const bool was_full = failure.kind == FailureKind::kStatus && failure.http_status == 429;
+  return !was_full && (!refused_alone(failure) || waited) && !refused_for_length(failure);
 }
 
 RetryAction decide_retry(const Failure& failure, const AttemptState& state, RetryBudget& budget,

@@ -31,7 +31,7 @@ struct Failure {
   int http_status = 0;
   bool foreign = false;     // the node is of another kind
   bool client_key = false;  // it was shown the client's own key
-  bool any_path = false;    // not every server knows the request's path: a 404 is no fault
+  bool any_path = false;    // not every server knows the request's path: a 404 (lacks_path()) is no fault
   Duration retry_after{};   // that it asks for, with its status
   bool too_long = false;    // it says that the request is longer than its context …
   int64_t context_max = 0;  // … which holds so many tokens; 0: it does not say
@@ -93,9 +93,23 @@ class RetryBudget {
 // goes round, and each more way round would do so in turn.
 bool retryable_status(int http_status);
 
-// A foreign node answered 401, 403 or 404: its key may have changed, or its model be gone, which another
-// knows nothing of. Ours answer so to what none of them takes.
+// A foreign node answered what is its own trouble, of which another knows nothing:
+//
+//   3xx                    it has moved, or wants a log-in
+//   401, 402, 403, 407     its key has changed, or its account is empty
+//   404, 405, 410, 501     its model is gone, or it does not know the path
+//   408, 421, 425          it has not taken this request from this connection
+//   504                    its own proxy has waited for it for long enough. The request's time is over only
+//                          when this gateway says so, with no time left to retry in; the node may have begun,
+//                          so the retry has its price (may_have_begun())
+//
+// Ours answer so to what none of them takes, and 504 when the request's time is over.
 bool refused_alone(const Failure& failure);
+
+// A status that says that a server does not know the request's path, among other things.
+bool lacks_path(int http_status);
+// A status by which a node refuses the key that it was shown.
+bool refuses_key(int http_status);
 
 // The request is too long for the node, and may not be for one with a longer context. Nobody is to blame.
 bool refused_for_length(const Failure& failure);

@@ -77,6 +77,39 @@ TEST(Retry, ATimeoutAlreadyPaidForIsNotPaidForAgain) {
   EXPECT_EQ(decide({FailureKind::kStatus, 504}, fresh()), RetryAction::kPassOn);
 }
 
+Failure of_foreign(int status) {
+  Failure failure{FailureKind::kStatus, status};
+  failure.foreign = true;
+  return failure;
+}
+
+TEST(Retry, WhatAForeignNodeRefusesAloneAnotherMayTake) {
+  RetryOptions options;
+  options.budget_max = 0;  // refusals cost nothing
+  RetryBudget budget(options);
+  AttemptState state = fresh();
+  state.resend = false;
+  for (const int status : {300, 302, 307, 308, 401, 402, 403, 404, 405, 407, 408, 410, 421, 425, 501}) {
+    EXPECT_EQ(decide_retry(of_foreign(status), state, budget, at(0)), RetryAction::kNextCandidate) << status;
+    EXPECT_FALSE(node_failed(of_foreign(status))) << status << ": it may be the request's fault";
+  }
+  for (const int status : {400, 406, 409, 411, 413, 415, 422, 451, 508})
+    EXPECT_EQ(decide(of_foreign(status), fresh()), RetryAction::kPassOn) << status;
+}
+
+// Its proxy's patience is not the request's time: another may be faster, which is worth a retry's price.
+TEST(Retry, AForeignNodes504IsRetriedWithinTheBudget) {
+  EXPECT_EQ(decide(of_foreign(504), fresh()), RetryAction::kNextCandidate);
+  EXPECT_TRUE(may_have_begun(of_foreign(504)));
+  AttemptState state = fresh();
+  state.resend = false;
+  EXPECT_EQ(decide(of_foreign(504), state), RetryAction::kPassOn);
+  RetryOptions options;
+  options.budget_max = 0;
+  RetryBudget budget(options);
+  EXPECT_EQ(decide_retry(of_foreign(504), fresh(), budget, at(0)), RetryAction::kPassOn);
+}
+
 TEST(Retry, WhatThisGatewayLacksNoOtherNodeHas) {
   EXPECT_EQ(decide({FailureKind::kLocal}, fresh()), RetryAction::kPassOn);
 }
