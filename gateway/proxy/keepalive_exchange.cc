@@ -7,6 +7,7 @@
 #include "common/api/error.h"
 #include "common/api/sse.h"
 #include "common/json/json.h"
+#include "gateway/upstream/stream_events.h"
 
 namespace troupe {
 
@@ -83,7 +84,7 @@ bool KeepaliveExchange::send_ahead(int status, const HeaderList& headers, std::s
 
 Task<void> KeepaliveExchange::start(int status, const HeaderList& headers) {
   const bool is_open = opened();
-  const bool has_events = find_header(headers, "content-type").starts_with("text/event-stream");
+  const bool has_events = is_event_stream(find_header(headers, "content-type"));
   begun_ = true;
   if (!has_events && ticker_) ticker_->stop();
   if (!is_open) {

@@ -74,6 +74,10 @@ Task<void> Replies::give_up(Exchange& exchange, RequestContext& context, Forward
       error = ApiError::deadline("the request's time was over before a worker answered");
       break;
     case FailureKind::kStatus:
+      error.http_status = 502;
+      error.code = "bad_gateway";
+      error.message = absl::StrCat(result.error.message(), " (", context.flow.attempts(), " tried)");
+      break;
     case FailureKind::kTransport:
     case FailureKind::kBody:
     case FailureKind::kSilent:

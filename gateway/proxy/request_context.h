@@ -19,6 +19,7 @@
 #include "gateway/telemetry/phase_times.h"
 #include "gateway/telemetry/request_record.h"
 #include "gateway/telemetry/traffic_recorder.h"
+#include "gateway/upstream/forward_types.h"
 #include "gateway/upstream/resume_filter.h"
 #include "gateway/upstream/usage.h"
 
@@ -40,10 +41,9 @@ class Permit {
 struct RequestContext {
   // One try at one worker; made anew for each.
   struct WorkerTry {
-    UsageTap passed;          // of its answer
-    size_t received = 0;      // bytes of it, passed on or not
+    UsageTap passed;  // of its answer
+    TryProgress progress;
     bool ours = false;        // the worker is one of Troupe's
-    bool told_done = false;   // the client has its [DONE]
     bool asks_ids = false;    // it was asked for ids
     std::string resume_body;  // the request's, if the worker continues a stream
     std::string named_body;   // the request's, if the worker has its own name for the model
@@ -82,7 +82,7 @@ struct RequestContext {
   bool answered() const { return record.status != 0; }
   // Why it ended early. A client that closes once it has the whole answer did not end it.
   CancelReason cancelled(const Exchange& exchange) const {
-    return worker.told_done && answered() ? CancelReason::kNone : exchange.cancel_reason();
+    return worker.progress.client_done && answered() ? CancelReason::kNone : exchange.cancel_reason();
   }
   std::string_view body_for_worker(const HttpRequest& request) const {
     return body.empty() ? std::string_view(request.body) : std::string_view(body);

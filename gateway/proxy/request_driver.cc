@@ -59,9 +59,10 @@ Task<void> RequestDriver::run(Exchange& exchange, RequestContext& context) {
   }
 }
 
-// The client closed between [DONE] and the end of the connection's answer, which it has no need of.
+// The client closed between the stream's last event and the end of the connection's answer, which it has no
+// need of.
 RequestDriver::DoneGuard::~DoneGuard() {
-  if (!context.worker.told_done || context.answered()) return;
+  if (!context.worker.progress.client_done || context.answered()) return;
   ForwardResult result;
   result.end = ForwardResult::End::kAnswered;
   result.status = 200;
@@ -211,7 +212,8 @@ bool RequestDriver::gives_up(const Exchange& exchange, RequestContext& context) 
   route::RequestFlow::SilentFacts facts;
   facts.heartbeats_asked = context.worker.asks_ids;
   facts.heartbeats_seen = context.worker.asks_ids && context.tap->heartbeats();
-  facts.bytes = context.worker.received;
+  facts.bytes = context.worker.progress.bytes;
+  facts.began = context.worker.progress.began;
   const uint64_t refused = core_.retry_budget.refused();
   const bool given_up =
       context.flow.silent(core_.flow_context(), facts, progress(exchange, context), core_.clock.now());
@@ -255,10 +257,10 @@ ForwardInput RequestDriver::forward_input(const Exchange& exchange, RequestConte
   if (!context.worker.ours && !context.routed.takes_room()) use_token_forms(request, context, input);
   name_model(request, context, input);
   input.foreign = !context.worker.ours;
-  input.generates = context.routed.generates;
+  input.form = context.routed.generates ? AnswerForm::kCompletion : form_of_passed(request.path);
+  input.streams = context.routed.stream;
   input.one_choice = context.routed.choices == 1;
-  input.told_done = &context.worker.told_done;
-  input.received = &context.worker.received;
+  input.progress = &context.worker.progress;
   input.request.patience = route::patience(core_.options, context.worker.ours);
   return input;
 }

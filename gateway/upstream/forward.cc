@@ -1,5 +1,7 @@
 #include "gateway/upstream/forward.h"
 
+#include <absl/strings/match.h>
+
 #include <algorithm>
 
 #include "gateway/upstream/forward_failures.h"
@@ -12,15 +14,21 @@ namespace {
 using route::FailureKind;
 
 constexpr const char* kErrorInStream = "the worker reported an error in its stream";
+constexpr const char* kErrorInAnswer = "the worker's answer is an error";
 constexpr size_t kHeldEventMax = 1u << 20;  // an event longer than this is passed on in parts
 
-bool is_event_stream(const ClientAnswer& answer) {
-  return answer.header("content-type").starts_with("text/event-stream");
+bool has_events(const ClientAnswer& answer) {
+  return is_event_stream(answer.header("content-type"));
 }
 
 bool is_json(const ClientAnswer& answer) {
-  return answer.header("content-type").starts_with("application/json") &&
+  return absl::StartsWithIgnoreCase(to_absl(answer.header("content-type")), "application/json") &&
          answer.header("content-encoding").empty();
+}
+
+// A foreign worker's answer that should be one, and of a form that is known here.
+bool is_judged(const ForwardInput& input, const ForwardResult& result) {
+  return input.foreign && input.form != AnswerForm::kOther && result.status / 100 == 2;
 }
 
 // Holds a worker's error that another worker may do better than, to pass it on if none does.
@@ -51,7 +59,7 @@ struct Relay {
   // Headers for the client; call it once.
   HeaderList headers() const { return headers_for_client(answer.headers(), std::move(input.answer_headers)); }
 
-  // Called with the first bytes of the body: some servers send the head before they have begun to compute.
+  // Called with the first bytes for the client: some servers send the head before they have begun to compute.
   void first_byte() {
     if (begun) return;
     begun = true;
@@ -59,20 +67,25 @@ struct Relay {
     if (result.status / 100 == 2) input.on_first_byte();
   }
 
-  void passes(std::string_view bytes) {
-    if (input.passed != nullptr) input.passed->feed(bytes);
-  }
-
   // `bytes` have come.
   void came(size_t bytes) {
-    if (input.received != nullptr) *input.received += bytes;
+    if (input.progress != nullptr) input.progress->bytes += bytes;
     if (input.phases != nullptr) input.phases->enter(Phase::kRelay, steady_now());
+  }
+  // Some of the answer has come.
+  void has_begun() {
+    if (input.progress != nullptr) input.progress->began = true;
   }
   // Called before anything that may wait: for the worker, or for a slow client.
   TimePoint rests() {
     const TimePoint now = steady_now();
     if (input.phases != nullptr) input.phases->pause(now);
     return now;
+  }
+  // Called before `bytes` go to the client; returns when.
+  TimePoint passes(std::string_view bytes) {
+    if (input.passed != nullptr) input.passed->feed(bytes);
+    return rests();
   }
   void wrote(TimePoint since) {
     result.sent_at = steady_now();
@@ -87,8 +100,7 @@ Task<void> relay_rest(Relay& relay, std::string pending) {
   co_await relay.exchange.start(relay.result.status, headers);
   bool more = true;
   while (more) {
-    relay.passes(pending);
-    const TimePoint before = relay.rests();
+    const TimePoint before = relay.passes(pending);
     co_await relay.exchange.write(pending);
     relay.wrote(before);
     auto next = co_await relay.answer.read(pending);
@@ -118,6 +130,32 @@ bool holds_length_refusal(Relay& relay, std::string& body) {
   return true;
 }
 
+// A whole answer that is an error or nothing at all is its worker's failure, which is noted.
+bool is_no_answer(Relay& relay, std::string_view body) {
+  const ForwardInput& input = relay.input;
+  const bool readable = relay.answer.header("content-encoding").empty();
+  const bool judged = is_judged(input, relay.result) || is_json(relay.answer);
+  if (!input.foreign || relay.result.status / 100 != 2 || input.translate || !readable || !judged)
+    return false;
+  const WholeKind kind = kind_of_whole(body, input.form);
+  if (kind == WholeKind::kError) fail_with_error(relay.result, parse_error_json(body), kErrorInAnswer);
+  if (kind == WholeKind::kNone) fail_with_nothing(relay.result);
+  return kind != WholeKind::kAnswer;
+}
+
+// A client that reads events can do nothing with another answer, not even a good one; a worker that says in
+// JSON why it does not stream is as one that says so with a status.
+Task<void> refuse_whole(Relay& relay) {
+  auto body = co_await relay.answer.read_all(kHeldBodyMax);
+  if (!body.ok() && body.status().code() == absl::StatusCode::kDeadlineExceeded) {
+    fail(relay.result, FailureKind::kDeadline, body.status());
+  } else if (body.ok() && kind_of_whole(*body, relay.input.form) == WholeKind::kError) {
+    fail_with_error(relay.result, parse_error_json(*body), kErrorInAnswer);
+  } else {
+    fail_to_stream(relay.result);
+  }
+}
+
 Task<void> relay_whole(Relay& relay) {
   std::string body;
   std::string piece;
@@ -129,22 +167,22 @@ Task<void> relay_whole(Relay& relay) {
     }
     relay.came(*more ? piece.size() : 0);
     if (!*more) break;
-    relay.first_byte();
+    relay.has_begun();
+    if (!relay.input.foreign) relay.first_byte();
     if (body.empty()) {
       body.swap(piece);
     } else {
       body += piece;
     }
     if (!relay.input.translate && body.size() > relay.input.whole_bytes_max) {
+      relay.first_byte();
       co_await relay_rest(relay, std::move(body));
       co_return;
     }
     relay.rests();
   }
-  if (body.empty() && relay.input.foreign && relay.input.generates && relay.result.status == 200) {
-    fail_with_nothing(relay.result);
-    co_return;
-  }
+  if (is_no_answer(relay, body)) co_return;
+  if (!body.empty()) relay.first_byte();
   if (relay.input.translate) {
     std::optional<std::string> translated = relay.input.translate(body);
     if (!translated) {
@@ -155,22 +193,10 @@ Task<void> relay_whole(Relay& relay) {
   }
   if (holds_length_refusal(relay, body)) co_return;
   if (relay.input.rename && is_json(relay.answer)) rename_model(*relay.input.rename, body);
-  relay.passes(body);
   HeaderList headers = relay.headers();
-  relay.rests();
+  relay.passes(body);
   co_await relay.exchange.respond(relay.result.status, headers, std::move(body));
   relay.result.end = ForwardResult::End::kAnswered;
-}
-
-// An error event that the client has not seen is held like a status: another worker may do better.
-void fail_with_event(ForwardResult& result, StreamError error) {
-  if (result.status < 400) result.status = error.status;
-  result.held = true;
-  result.held_headers.emplace_back("content-type", "application/json");
-  if (result.status == 429) result.held_headers.emplace_back("retry-after", "1");
-  result.held_body = std::move(error.json);
-  fail(result, FailureKind::kStatus, absl::UnavailableError(kErrorInStream));
-  note_length_refusal(result.held_body, result.failure);
 }
 
 // A piece of whole events: what the client gets of it, and the error that it reports.
@@ -182,18 +208,13 @@ struct StreamPiece {
 
 StreamPiece read_piece(const Relay& relay, std::string_view piece) {
   StreamPiece read{piece, error_event(piece)};
-  const bool is_first = !relay.exchange.head_sent();
-  const size_t before_error =
-      read.error.empty() ? piece.size() : static_cast<size_t>(read.error.data() - piece.data());
-  read.events = piece.substr(0, before_error);
-  if (relay.input.foreign && is_first) read.events = without_leading_comments(read.events);
   if (read.error.empty()) return read;
-  read.holds_error =
-      relay.input.tap != nullptr ? status_of_error_event(read.error) != 0 : is_first && read.events.empty();
-  if (!read.holds_error) {  // it is passed on, and no [DONE] after it
-    const size_t begin = before_error - read.events.size();
-    read.events = piece.substr(begin, read.events.size() + read.error.size());
-  }
+  const auto before_error = static_cast<size_t>(read.error.data() - piece.data());
+  read.events = piece.substr(0, before_error);
+  read.holds_error = relay.input.tap != nullptr ? status_of_error_event(read.error) != 0
+                                                : !relay.exchange.head_sent() && read.events.empty();
+  if (!read.holds_error)
+    read.events = piece.substr(0, before_error + read.error.size());  // no [DONE] after it
   return read;
 }
 
@@ -207,8 +228,7 @@ Task<void> start_stream(Relay& relay) {
 bool is_cut(Relay& relay, bool ended) {
   const ResumeTap* const tap = relay.input.tap;
   const bool ours = tap != nullptr && tap->heartbeats() && !tap->done();
-  const bool theirs =
-      relay.input.foreign && relay.input.generates && !ended && relay.result.status / 100 == 2;
+  const bool theirs = !ended && is_judged(relay.input, relay.result);
   if (ours) {
     fail(relay.result, FailureKind::kBody, absl::UnavailableError("the answer ended before it was complete"));
   } else if (theirs && !relay.exchange.head_sent()) {
@@ -220,10 +240,23 @@ bool is_cut(Relay& relay, bool ended) {
   return ours || theirs;
 }
 
+// Holds a foreign worker's events back until there is content among them. True: no answer will come, which is
+// noted.
+bool is_refused(Relay& relay, StreamOpening& opening, std::string& piece) {
+  const EventKind kind = opening.take(piece);
+  if (opening.began()) relay.has_begun();
+  if (kind == EventKind::kError)
+    fail_with_error(relay.result, parse_error_event(opening.error()), kErrorInStream);
+  if (kind == EventKind::kEnd) fail_with_nothing(relay.result);
+  return kind == EventKind::kError || kind == EventKind::kEnd;
+}
+
 Task<void> relay_stream(Relay& relay) {
   ResumeTap* const tap = relay.input.tap;
+  const ForwardInput& input = relay.input;
   std::string piece;
   EventHold hold(kHeldEventMax);
+  StreamOpening opening(input.form);
   bool ended = false, done = false;
   while (true) {
     auto more = co_await relay.answer.read(piece);
@@ -241,24 +274,24 @@ Task<void> relay_stream(Relay& relay) {
            absl::UnavailableError("the worker did not go on where another one had stopped"));
       co_return;
     }
-    if (relay.input.rename) rename_model_in_events(*relay.input.rename, piece);
+    if (input.rename) rename_model_in_events(*input.rename, piece);
+    if (input.foreign && !opening.passed() && is_refused(relay, opening, piece)) co_return;
     const StreamPiece read = read_piece(relay, piece);
-    ended |= relay.input.foreign && ends_answer(read.events, relay.input.one_choice);
+    ended |= input.foreign && ends_stream(read.events, input.form, input.one_choice);
     if (read.events.empty()) {
       relay.rests();
     } else {
       relay.first_byte();
       if (!relay.exchange.head_sent()) co_await start_stream(relay);
-      relay.passes(read.events);
-      const TimePoint before = relay.rests();
+      const TimePoint before = relay.passes(read.events);
       co_await relay.exchange.write(read.events);
       relay.wrote(before);
-      done = says_done(read.events);
-      if (relay.input.told_done != nullptr) *relay.input.told_done = done;
+      done = says_last(read.events, input.form);
+      if (input.progress != nullptr) input.progress->client_done = done;
     }
     if (read.error.empty()) continue;
     if (read.holds_error) {
-      fail_with_event(relay.result, parse_error_event(read.error));
+      fail_with_error(relay.result, parse_error_event(read.error), kErrorInStream);
       co_return;
     }
     co_await relay.exchange.finish();
@@ -267,14 +300,12 @@ Task<void> relay_stream(Relay& relay) {
     co_return;
   }
   std::string held = hold.held();
-  if (relay.input.rename) rename_model_in_events(*relay.input.rename, held);
-  // (An error may be the last, without the blank line that ends an event.)
-  const std::string_view last_error = relay.input.foreign ? error_event(held) : std::string_view();
-  if (!last_error.empty() && !relay.exchange.head_sent()) {
-    fail_with_event(relay.result, parse_error_event(last_error));
-    co_return;
-  }
-  if (!done && is_cut(relay, ended || ends_answer(held, relay.input.one_choice))) co_return;
+  if (input.rename) rename_model_in_events(*input.rename, held);
+  // (The last event may be without the blank line that ends one.)
+  if (input.foreign && !opening.passed() && is_refused(relay, opening, held)) co_return;
+  if (!done && is_cut(relay, ended || ends_stream(held, input.form, input.one_choice))) co_return;
+  if (input.foreign && !opening.passed()) held = opening.held();
+  if (!held.empty()) relay.first_byte();
   if (!relay.exchange.head_sent()) co_await start_stream(relay);
   if (!held.empty()) {
     relay.passes(held);
@@ -313,13 +344,13 @@ Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, Forward
     co_return result;
   }
   if (result.status != 200) input.translate = nullptr;
-  if (result.status == 200 && exchange.promised_events() && !is_event_stream(answer)) {
-    fail_to_stream(result);
-    co_return result;
-  }
   Relay relay{exchange, answer, input, result};
-  if (is_event_stream(answer)) {
+  if (has_events(answer)) {
     co_await relay_stream(relay);
+  } else if (input.streams && is_judged(input, result)) {
+    co_await refuse_whole(relay);
+  } else if (result.status == 200 && exchange.promised_events()) {
+    fail_to_stream(result);
   } else {
     co_await relay_whole(relay);
   }

@@ -6,8 +6,8 @@
 //
 // Until something was sent to the client the whole request can be tried elsewhere, so the head waits: a whole
 // answer is read up to `whole_bytes_max` before its head goes out, and a stream's head goes with its first
-// event. A stream is passed on in whole events, so that another worker can continue it, or an error event
-// follow, wherever the worker breaks off.
+// event; a foreign worker's with its first content (answer_content.h). A stream is passed on in whole events,
+// so that another worker can continue it, or an error event follow, wherever the worker breaks off.
 
 #include "gateway/upstream/forward_types.h"
 

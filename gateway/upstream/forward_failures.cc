@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/api/error.h"
+#include "gateway/upstream/length_refusal.h"
 
 namespace troupe {
 
@@ -26,11 +27,21 @@ void fail_to_send(ForwardResult& result, const Status& error) {
   fail(result, kind, error);
 }
 
-// An answer that is whole and empty is as good as a 502: a worker that gives such ones is ill, though its
-// connections are not.
+// An answer that came to its end and says nothing is as good as a 502: a worker that gives such ones is ill,
+// though its connections are not.
 void fail_with_nothing(ForwardResult& result) {
   result.status = 502;
-  fail(result, FailureKind::kStatus, absl::UnavailableError("the worker answered nothing"));
+  fail(result, FailureKind::kStatus, absl::UnavailableError("the worker's answer was empty, or none"));
+}
+
+void fail_with_error(ForwardResult& result, StreamError error, std::string_view why) {
+  if (result.status < 400) result.status = error.status;
+  result.held = true;
+  result.held_headers.emplace_back("content-type", "application/json");
+  if (result.status == 429) result.held_headers.emplace_back("retry-after", "1");
+  result.held_body = std::move(error.json);
+  fail(result, FailureKind::kStatus, absl::UnavailableError(to_absl(why)));
+  note_length_refusal(result.held_body, result.failure);
 }
 
 // The worker does not know what it was asked for, and others may.

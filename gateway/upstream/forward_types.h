@@ -13,12 +13,21 @@
 #include "common/net/http_server.h"
 #include "gateway/route/request/retry.h"
 #include "gateway/telemetry/phase_times.h"
+#include "gateway/upstream/answer_content.h"
 #include "gateway/upstream/model_rename.h"
 #include "gateway/upstream/resume_filter.h"
 #include "gateway/upstream/stream_events.h"
 #include "gateway/upstream/usage.h"
 
 namespace troupe {
+
+// One try as it goes; it outlives a try that is cancelled.
+struct TryProgress {
+  size_t bytes = 0;          // of the answer that have come, passed on or not
+  bool began = false;        // some of the answer has come, perhaps no content yet (answer_content.h)
+  bool client_done = false;  // the client has the stream's last event, and may close: what follows is no part
+                             // of the answer
+};
 
 struct ForwardInput {
   ClientRequest request;      // as sent to the worker
@@ -31,7 +40,7 @@ struct ForwardInput {
   // Counts the answer's bytes that went to the client, even one that has disconnected. null: not needed.
   UsageTap* passed = nullptr;
   // The worker is of another kind: it may answer what no other does (route::refused_alone()), report errors
-  // in other forms, and send comments before it has begun.
+  // in other forms, send events without content before it has begun, and a 200 that is no answer.
   bool foreign = false;
   // Reads the worker's answer (200), whole, and gives what the client gets; nullopt: it is none, and
   // `missing` (an error's JSON, with this status) is passed on if no other worker does better. So is it for a
@@ -40,15 +49,14 @@ struct ForwardInput {
   std::string missing;
   int missing_status = 501;
   std::optional<ModelRename>
-      rename;                  // of what is sent to the client, answers of more than whole_bytes_max excepted
-  size_t* received = nullptr;  // counts the answer's bytes that came, passed on or not. null: not needed
-  // The answer ends with a finish reason or [DONE]: a stream without either was cut.
-  bool generates = false;
-  bool any_path = false;   // not every server knows the request's path
-  bool one_choice = true;  // of several each has a finish reason: only [DONE] is the end
-  // Set once a stream's [DONE] went to the client, which may close then: what follows is no part of the
-  // answer. null: not needed.
-  bool* told_done = nullptr;
+      rename;  // of what is sent to the client, answers of more than whole_bytes_max excepted
+  // A foreign worker's answer of a form that is known has content, or is none, and an end, without which it
+  // was cut.
+  AnswerForm form = AnswerForm::kOther;
+  bool streams = false;             // the client has asked for a stream
+  bool any_path = false;            // not every server knows the request's path
+  bool one_choice = true;           // of several each has a finish reason: only [DONE] is the end
+  TryProgress* progress = nullptr;  // null: not needed
   // Removes and keeps the ids (x-troupe-ids) that the worker was asked for. null: it was not asked.
   ResumeTap* tap = nullptr;
   // Ends kSend, measures kRelay and pauses at the end. null: not measured.

@@ -1,10 +1,14 @@
 #include "gateway/upstream/stream_events.h"
 
+#include <absl/strings/match.h>
+
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "common/api/error.h"
-#include "common/json/json.h"
 #include "gateway/upstream/resume_filter.h"
+#include "gateway/upstream/sse_lines.h"
 
 namespace troupe {
 
@@ -37,50 +41,21 @@ void EventHold::keep_whole(std::string& piece) {
 
 namespace {
 
-// Bytes of the first event, its blank line included, which ends in one of two ways.
-size_t first_event_bytes(std::string_view events) {
-  for (size_t at = events.find('\n'); at != std::string_view::npos; at = events.find('\n', at + 1)) {
-    const std::string_view rest = events.substr(at + 1);
-    if (rest.starts_with('\n')) return at + 2;
-    if (at > 0 && events[at - 1] == '\r' && rest.starts_with("\r\n")) return at + 3;
-  }
-  return events.size();
+bool says_nothing(const bj::value& value) {
+  return value.is_null() || (value.is_bool() && !value.get_bool()) ||
+         (value.is_string() && value.get_string().empty()) ||
+         (value.is_object() && value.get_object().empty());
 }
 
-// Calls `see(event)` for every event, until it returns true.
-template <typename See>
-void for_each_event(std::string_view events, See see) {
-  while (!events.empty()) {
-    const size_t bytes = first_event_bytes(events);
-    if (see(events.substr(0, bytes))) return;
-    events.remove_prefix(bytes);
-  }
+bool has_text(const bj::object& object, const char* name, std::string_view text) {
+  const bj::value* value = object.if_contains(name);
+  return value != nullptr && value->is_string() && std::string_view(value->get_string()) == text;
 }
 
-// Calls `see(name, value)` for every line of an event, as server-sent events have them.
-template <typename See>
-void for_each_line(std::string_view event, See see) {
-  while (!event.empty()) {
-    const size_t end = std::min(event.find('\n'), event.size());
-    std::string_view line = event.substr(0, end);
-    event.remove_prefix(std::min(end + 1, event.size()));
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    const size_t colon = line.find(':');
-    if (colon == std::string_view::npos) continue;
-    std::string_view value = line.substr(colon + 1);
-    if (value.starts_with(' ')) value.remove_prefix(1);
-    see(line.substr(0, colon), value);
-  }
-}
-
-const bj::object* error_of(const StatusOr<bj::value>& data) {
-  const bj::object* object = data.ok() ? data->if_object() : nullptr;
-  if (object == nullptr) return nullptr;
-  const bj::value* error = object->if_contains("error");
-  const bj::value* kind = object->if_contains("object");
-  const bool has_error = error != nullptr && !error->is_null();
-  return has_error || (kind != nullptr && kind->is_string() && kind->get_string() == "error") ? object
-                                                                                              : nullptr;
+bool is_error_json(std::string_view json) {
+  const auto value = parse_json(json);
+  const bj::object* object = value.ok() ? value->if_object() : nullptr;
+  return object != nullptr && is_error(*object);
 }
 
 bool is_error_event(std::string_view event) {
@@ -88,8 +63,7 @@ bool is_error_event(std::string_view event) {
   for_each_line(event, [&](std::string_view name, std::string_view value) {
     found |= name == "error" || (name == "event" && value == "error");
     // In a model's string the quotes would be escaped.
-    if (name == "data" && value.find("\"error\"") != std::string_view::npos)
-      found |= error_of(parse_json(value)) != nullptr;
+    if (name == "data" && value.find("\"error\"") != std::string_view::npos) found |= is_error_json(value);
   });
   return found;
 }
@@ -103,7 +77,31 @@ int status_in(const bj::object& error) {
   return 0;
 }
 
+// Types of the Messages API that ours do not have.
+int status_of_type(const bj::object& error) {
+  constexpr std::array<std::pair<std::string_view, int>, 6> kTypes{{{"authentication_error", 401},
+                                                                    {"permission_error", 403},
+                                                                    {"not_found_error", 404},
+                                                                    {"request_too_large", 413},
+                                                                    {"api_error", 500},
+                                                                    {"overloaded_error", 503}}};
+  for (const auto& [type, status] : kTypes)
+    if (has_text(error, "type", type)) return status;
+  return 0;
+}
+
 }  // namespace
+
+bool is_event_stream(std::string_view content_type) {
+  return absl::StartsWithIgnoreCase(to_absl(content_type), "text/event-stream");
+}
+
+bool is_error(const bj::object& object) {
+  const bj::value* error = object.if_contains("error");
+  if (error != nullptr && !says_nothing(*error)) return true;
+  return has_text(object, "object", "error") || has_text(object, "type", "error") ||
+         has_text(object, "type", "response.failed");
+}
 
 std::string_view error_event(std::string_view events) {
   std::string_view found;
@@ -116,23 +114,34 @@ std::string_view error_event(std::string_view events) {
   return found;
 }
 
+StreamError parse_error_json(std::string_view json) {
+  StreamError parsed;
+  auto data = parse_json(json);
+  const bj::object* object = data.ok() ? data->if_object() : nullptr;
+  if (object == nullptr) {
+    parsed.json = ApiError::internal(std::string(json)).to_json();
+    return parsed;
+  }
+  const bj::value* response = object->if_contains("response");  // of response.failed
+  if (response != nullptr && response->is_object() && has_text(*object, "type", "response.failed"))
+    object = &response->get_object();
+  const bj::value* inner = object->if_contains("error");
+  const bj::object* fields = inner == nullptr ? object : inner->if_object();
+  int status = fields == nullptr ? 0 : status_in(*fields);
+  if (status == 0) status = status_in(*object);
+  if (status == 0) status = status_of_error_event(json);
+  if (status == 0 && fields != nullptr) status = status_of_type(*fields);
+  if (status != 0) parsed.status = status;
+  parsed.json = inner == nullptr      ? "{\"error\":" + to_json(*object) + "}"
+                : response == nullptr ? std::string(json)
+                                      : "{\"error\":" + to_json(*inner) + "}";
+  return parsed;
+}
+
 StreamError parse_error_event(std::string_view event) {
   StreamError parsed;
   for_each_line(event, [&](std::string_view name, std::string_view value) {
-    if (!parsed.json.empty() || (name != "data" && name != "error")) return;
-    auto data = parse_json(value);
-    bj::object* object = data.ok() ? data->if_object() : nullptr;
-    if (object == nullptr) {
-      parsed.json = ApiError::internal(std::string(value)).to_json();
-      return;
-    }
-    bj::value* inner = object->if_contains("error");
-    const bj::object* fields = inner == nullptr ? object : inner->if_object();
-    int status = fields == nullptr ? 0 : status_in(*fields);
-    if (status == 0) status = status_in(*object);
-    if (status == 0) status = status_of_error_event(value);
-    if (status != 0) parsed.status = status;
-    parsed.json = inner == nullptr ? "{\"error\":" + to_json(*object) + "}" : std::string(value);
+    if (parsed.json.empty() && (name == "data" || name == "error")) parsed = parse_error_json(value);
   });
   if (parsed.json.empty()) parsed.json = ApiError::internal("the worker reported an error").to_json();
   return parsed;
@@ -143,7 +152,8 @@ bool ends_answer(std::string_view events, bool one_choice) {
   for (size_t at = one_choice ? events.find(kReason) : std::string_view::npos; at != std::string_view::npos;
        at = events.find(kReason, at)) {
     at = events.find_first_not_of(" :", at + kReason.size());
-    if (at != std::string_view::npos && events[at] == '"') return true;
+    // (Some servers write an empty one until there is one.)
+    if (at != std::string_view::npos && events[at] == '"' && events.substr(at + 1, 1) != "\"") return true;
   }
   // At a line's beginning: a model may write these words in its answer, too.
   for (const std::string_view done : {"data: [DONE]", "data:[DONE]"}) {
@@ -159,18 +169,6 @@ bool says_done(std::string_view events) {
   const size_t begin = events.find_last_of("\r\n");
   const std::string_view line = begin == std::string_view::npos ? events : events.substr(begin + 1);
   return line == "data: [DONE]" || line == "data:[DONE]";
-}
-
-std::string_view without_leading_comments(std::string_view events) {
-  size_t skipped = 0;
-  for_each_event(events, [&](std::string_view event) {
-    bool has_field = false;
-    for_each_line(event, [&](std::string_view name, std::string_view) { has_field |= !name.empty(); });
-    if (has_field) return true;
-    skipped += event.size();
-    return false;
-  });
-  return events.substr(skipped);
 }
 
 }  // namespace troupe

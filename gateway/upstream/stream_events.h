@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "common/json/json.h"
+
 namespace troupe {
 
 // Number of leading bytes that are whole events (up to and including the last blank line). The first `seen`
@@ -28,6 +30,12 @@ class EventHold {
   std::string held_;
 };
 
+// In whatever case it is written.
+bool is_event_stream(std::string_view content_type);
+
+// An error, as OpenAI-like servers write it: an `error` that says something, `"object": "error"`, or one of
+// the Responses and the Messages API.
+bool is_error(const bj::object& object);
 // The first error event in these whole events, as OpenAI-like servers report errors after the head: data with
 // an `error` or of `"object": "error"`, of `event: error`, or llama.cpp's `error: {…}`; empty: none.
 std::string_view error_event(std::string_view events);
@@ -37,11 +45,10 @@ struct StreamError {
   int status = 502;
 };
 StreamError parse_error_event(std::string_view event);
+StreamError parse_error_json(std::string_view json);  // likewise of an answer that is no event
 // Whether these whole events end an answer: [DONE], or the finish reason of its one choice.
 bool ends_answer(std::string_view events, bool one_choice = true);
 // Whether the last of these whole events is [DONE].
 bool says_done(std::string_view events);
-// Without the events at their beginning that are comments alone.
-std::string_view without_leading_comments(std::string_view events);
 
 }  // namespace troupe

@@ -53,5 +53,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   whole.next_worker(true);
   pass(whole, text, 9);
   troupe::status_of_error_event(text);
+  for (const auto form : {troupe::AnswerForm::kOther, troupe::AnswerForm::kCompletion,
+                          troupe::AnswerForm::kResponses, troupe::AnswerForm::kMessages}) {
+    troupe::StreamOpening opening(form);
+    std::string events(text);
+    const bool has_content = opening.take(events) == troupe::EventKind::kContent;
+    require(has_content ? events == text && opening.held().empty()
+                        : events.empty() && opening.held() == text);
+    troupe::kind_of_whole(text, form);
+  }
   return 0;
 }

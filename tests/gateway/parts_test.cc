@@ -130,14 +130,6 @@ TEST(StreamEvents, AnAnswersEndIsItsFinishReasonOrDone) {
   EXPECT_FALSE(ends_answer("data: {\"finish_reason\""));
 }
 
-TEST(StreamEvents, LeadingCommentsAreNoAnswer) {
-  EXPECT_EQ(without_leading_comments(": ping\n\n"), "");
-  EXPECT_EQ(without_leading_comments(": ping\r\n\r\n:\n: two lines\n\ndata: a\n\n: ping\n\n"),
-            "data: a\n\n: ping\n\n");
-  EXPECT_EQ(without_leading_comments(": with data\ndata: a\n\n"), ": with data\ndata: a\n\n");
-  EXPECT_EQ(without_leading_comments("data: a\n\n"), "data: a\n\n");
-}
-
 TEST(ErrorEvent, OnlyAWholeEventIsAnError) {
   EXPECT_EQ(error_event(""), "");
   EXPECT_EQ(error_event("data: {\"n\":1}\n\n"), "");

@@ -6,6 +6,7 @@
 #include "common/json/json.h"
 #include "gateway/proxy/json_patch.h"
 #include "gateway/route/key/prefix_key.h"
+#include "gateway/upstream/answer_content.h"
 #include "gateway/upstream/resume_filter.h"
 #include "gateway/upstream/stream_events.h"
 #include "gateway/upstream/usage.h"
@@ -48,7 +49,8 @@ std::vector<HostileText> streams() {
   for (const char* unit :
        {"data: a\n\n", "data: a\r\n\r\n", ": hb\n\n", "data: {\"error\"\n\n", "data: \"error\"\n",
         "error:\n\n", "event: error\n\n", "data: {\"choices\":[{\"text\":\"error\"}]}\n\n",
-        "\"finish_reason\" : ", "data: {\"choices\":[],\"troupe\":{\"ids\":[1]}}\n\n",
+        "\"finish_reason\" : ", "\"stop_reason\" : ", "\"message_stop\" ", "event: ping\n\n", "data: {}\n\n",
+        "data: {\"choices\":[]}\n\n", "data: {\"choices\":[],\"troupe\":{\"ids\":[1]}}\n\n",
         "data: {\"troupe\":{\"ids\":[1,", "{\"usage\":", "\"usage\" : {", "gggg"})
     all.push_back({unit, "data: error\n\n", unit, "\n\n"});
   return all;
@@ -61,7 +63,15 @@ TEST(HostileTexts, StreamsAtTheGateway) {
     static_cast<void>(parse_error_event(text));
     static_cast<void>(ends_answer(text));
     static_cast<void>(says_done(text));
-    static_cast<void>(without_leading_comments(text));
+    for (const AnswerForm form : {AnswerForm::kOther, AnswerForm::kCompletion, AnswerForm::kMessages}) {
+      StreamOpening opening(form);
+      std::string events = text;
+      opening.take(events);
+      static_cast<void>(ends_stream(text, form, true));
+      static_cast<void>(says_last(text, form));
+      static_cast<void>(kind_of_whole(text, form));
+      static_cast<void>(kind_of_whole("{\"error\":" + text, form));
+    }
   });
   expect_linear("resume", streams(), [](const std::string& text) {
     ResumeTap tap(/*one_choice=*/true);

@@ -112,7 +112,7 @@ bool RequestFlow::silent(const FlowContext& context, const SilentFacts& facts, c
   check.node = context.nodes.standing(node);
   check.heartbeats_asked = facts.heartbeats_asked;
   check.heartbeats_seen = facts.heartbeats_seen;
-  check.began = attempt_.first_byte_at != TimePoint{};
+  check.began = facts.began || attempt_.first_byte_at != TimePoint{};
   const StallVerdict verdict = attempt_.stall.silent(context.stall, check, facts.bytes);
   if (verdict.blamed) context.nodes.on_event(node, HealthEvent::kSilent, now);
   if (verdict.ask_after) context.nodes.probe(node, now);

@@ -112,6 +112,7 @@ class RequestFlow {
   struct SilentFacts {
     bool heartbeats_asked = false, heartbeats_seen = false;  // of this attempt's stream
     size_t bytes = 0;                                        // that this attempt has sent so far
+    bool began = false;  // some of them are its answer's, though the client may have none yet
   };
   bool silent(const FlowContext& context, const SilentFacts& facts, const AnswerProgress& progress,
               TimePoint now);

@@ -422,7 +422,9 @@ Task<void> answer_with_model(Exchange& exchange) {
   headers.emplace_back("content-type", "application/json");
   const bool stream = exchange.request().body.find("\"stream\":true") != std::string::npos;
   if (!stream) {
-    co_await exchange.respond(200, headers, R"({"object":"chat.completion", "model": "demo","choices":[]})");
+    co_await exchange.respond(
+        200, headers,
+        R"({"object":"chat.completion", "model": "demo","choices":[{"finish_reason":"stop"}]})");
     co_return;
   }
   co_await begin_stream(exchange);

@@ -119,6 +119,31 @@ TEST(ForeignStall, StalledStreamEndsWithAnErrorThoughProbesAreAnswered) {
   }
 }
 
+Task<void> say_role(Exchange& exchange) {
+  co_await begin_stream(exchange);
+  co_await exchange.write("data: {\"choices\":[{\"delta\":{\"role\":\"assistant\"}}]}\n\n");
+  co_await say_nothing(exchange);
+}
+
+// The client has nothing of it yet, so another worker can answer.
+TEST(ForeignStall, StreamThatStallsBeforeItsContentIsRetriedElsewhere) {
+  Loop loop;
+  int asked = 0;
+  const StubAnswer script = [&asked](StubWorker& stub, Exchange& exchange) {
+    return asked++ == 0 ? say_role(exchange) : answer_stream(stub, exchange);
+  };
+  StubWorker a(loop, script), b(loop, script);
+  GatewayConfig config = TwoWorkers::config();
+  config.proxy.foreign_silence_max = 0ms;
+  config.proxy.foreign_stall_max = 300ms;
+  TestGateway gateway(loop, {a.endpoint(), b.endpoint()}, config);
+  const TimePoint began = now();
+  const Answer answer = gateway.ask(chat_body(kSilentCard, "x", true));
+  EXPECT_GT(now() - began, 280ms);
+  EXPECT_TRUE(answer.body.ends_with("data: [DONE]\n\n")) << answer.body;
+  EXPECT_EQ(answer.route("attempt"), "2");
+}
+
 // Five pieces with pauses that add up to more than a stall, then the end.
 Task<void> speak_slowly(Exchange& exchange, std::string type, std::string piece, std::string end) {
   HeaderList headers;
@@ -154,12 +179,13 @@ TEST(ForeignStall, SlowStreamHasNotStalled) {
 
 // The bytes of a whole answer are passed on at the end, and count as they come.
 TEST(ForeignStall, WholeAnswerThatComesSlowlyHasNotStalled) {
-  EXPECT_TRUE(slow_answer("application/json", " ", "{\"ok\":1}").ends_with("{\"ok\":1}"));
+  const std::string body = R"({"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]})";
+  EXPECT_TRUE(slow_answer("application/json", " ", body).ends_with(body));
 }
 
 TEST(ForeignStall, OnlyWorkerIsWaitedFor) {
   Loop loop;
-  StubWorker only(loop, answer_late);
+  StubWorker only(loop, stream_late);
   TestGateway gateway(loop, {only.endpoint()}, TwoWorkers::config());
   EXPECT_EQ(gateway.ask(chat_body(kSilentCard, "x", true)).status, 200);
 }

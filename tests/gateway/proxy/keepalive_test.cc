@@ -119,8 +119,11 @@ Task<void> answer_text(StubWorker&, Exchange& exchange) {
 TEST(Keepalive, NoCommentsGoIntoAnAnswerThatIsNoStream) {
   Loop loop;
   StubWorker stub(loop, answer_text);
+  stub.load_status = 200;  // one of ours: another's answer would be refused
+  stub.load.epoch = "life";
   // Longer than a slow machine needs for the head of the answer: a comment before it is a stream's.
   TestGateway gateway(loop, {stub.endpoint()}, kept_config(500ms));
+  ASSERT_TRUE(loop.eventually([&] { return gateway.gateway->fleet().ours(0); }));
   const Answer answer = gateway.ask(chat_body("a persona", "x", true));
   EXPECT_EQ(answer.status, 200);
   EXPECT_EQ(answer.body.size(), (2u << 20) + 3);
@@ -147,6 +150,7 @@ TEST(Keepalive, CommentsComeBetweenEventsNotWithin) {
 Task<void> linger_after_done(StubWorker& stub, Exchange& exchange, std::string last) {
   co_await begin_stream(exchange);
   const std::string events =
+      "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n"
       "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":400,\"completion_tokens\":3}}\n\n";
   co_await exchange.write(events);
   co_await exchange.write(last);

@@ -9,7 +9,7 @@
 #include "tests/cpu_time.h"
 #include "tests/gateway/gateway_fixture.h"
 
-namespace troupe::gateway_test {
+namespace troupe::gateway_test::passed_requests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -102,10 +102,15 @@ TEST(WithModel, RewritesJsonAndForms) {
   EXPECT_EQ(with_model(nameless, "multipart/form-data; boundary=xYz", "b"), nameless);
 }
 
+// An answer in several forms that names its path.
+std::string answer_at(const std::string& path) {
+  return R"({"at":")" + path + R"(","output":[],"content":[],"stop_reason":"end_turn"})";
+}
+
 Task<void> answer_path(StubWorker&, Exchange& exchange) {
   HeaderList headers;
   headers.emplace_back("content-type", "application/json");
-  co_await exchange.respond(200, headers, "{\"at\":\"" + exchange.request().path + "\"}");
+  co_await exchange.respond(200, headers, answer_at(exchange.request().path));
 }
 
 class PassedRequests : public ::testing::Test {
@@ -137,7 +142,7 @@ TEST_F(PassedRequests, GoToWorkersOfOtherKindsAlone) {
     const std::string name(path);
     const Answer answer = post(gateway, name, R"({"model":"demo","input":"x"})");
     EXPECT_EQ(answer.status, 200) << name << answer.body;
-    EXPECT_EQ(answer.body, "{\"at\":\"" + name + "\"}");
+    EXPECT_EQ(answer.body, answer_at(name));
     EXPECT_EQ(answer.route("node"), foreign_.id());
   }
   EXPECT_EQ(seen(ours_), 0u);
@@ -180,13 +185,19 @@ TEST_F(PassedRequests, NameTheModelInAFormOrNotAtAll) {
 
 // A server may not know the path, which is no illness of it.
 TEST_F(PassedRequests, UnknownThereIsTheNextOnesAndBlamesNobody) {
-  loop_.call([&] { ours_.answer = answer_status(404); });  // of another kind, too
   TestGateway gateway(loop_, {ours_.endpoint(), foreign_.endpoint()});
-  for (int i = 0; i < 12; ++i)
-    EXPECT_EQ(post(gateway, "/v1/rerank", R"({"model":"demo","user":")" + std::to_string(i) + "\"}").status,
-              200);
-  EXPECT_GT(seen(ours_), 0u);
-  EXPECT_THAT(gateway.admin("/admin/workers").body, Not(HasSubstr("\"failing\":true")));
+  for (const int status : {404, 405, 501}) {
+    loop_.call([&] {
+      ours_.answer = answer_status(status);  // of another kind, too
+      ours_.seen.clear();
+    });
+    for (int i = 0; i < 12; ++i) {
+      const std::string user = std::to_string(100 * status + i);
+      EXPECT_EQ(post(gateway, "/v1/rerank", R"({"model":"demo","user":")" + user + "\"}").status, 200);
+    }
+    EXPECT_GT(seen(ours_), 0u) << status;
+    EXPECT_THAT(gateway.admin("/admin/workers").body, Not(HasSubstr("\"failing\":true"))) << status;
+  }
 }
 
 TEST_F(PassedRequests, StreamAsTheyCome) {
@@ -198,5 +209,114 @@ TEST_F(PassedRequests, StreamAsTheyCome) {
   EXPECT_THAT(answer.body, HasSubstr("data: {\"n\":2}"));
 }
 
+Task<void> say(Exchange& exchange, std::string type, std::string body, bool cuts) {
+  HeaderList headers;
+  headers.emplace_back("content-type", type);
+  co_await exchange.start(200, headers);
+  co_await exchange.write(body);
+  if (cuts) co_return exchange.cut();
+  co_await exchange.finish();
+}
+
+StubAnswer says(const std::string& type, const std::string& body, bool cuts = false) {
+  return [=](StubWorker&, Exchange& exchange) { return say(exchange, type, body, cuts); };
+}
+
+const std::string kEvents = "text/event-stream", kJson = "application/json";
+
+std::string event(const std::string& json) {
+  const size_t begin = json.find("\":\"") + 3;
+  return "event: " + json.substr(begin, json.find('"', begin) - begin) + "\ndata: " + json + "\n\n";
+}
+
+// A streaming API that is passed on: an answer of it in parts, and whole.
+struct Api {
+  std::string path, opening, text, end, whole;
+};
+
+std::vector<Api> apis() {
+  return {{"/v1/messages",
+           event(R"({"type":"message_start","message":{"content":[],"stop_reason":null}})") +
+               event(R"({"type":"ping"})") +
+               event(R"({"type":"content_block_start","content_block":{"type":"text","text":""}})"),
+           event(R"({"type":"content_block_delta","delta":{"type":"text_delta","text":"a"}})"),
+           event(R"({"type":"message_stop"})"), R"({"content":[{"type":"text","text":"a"}]})"},
+          {"/v1/responses",
+           event(R"({"type":"response.created","response":{"error":null}})") +
+               event(R"({"type":"response.output_item.added","item":{"type":"message"}})"),
+           event(R"({"type":"response.output_text.delta","delta":"a"})"),
+           event(R"({"type":"response.completed","response":{"error":null}})"),
+           R"({"object":"response","output":[]})"}};
+}
+
+const std::string kOverloaded =
+    event(R"({"type":"error","error":{"type":"overloaded_error","message":"boom"}})");
+const std::string kFailed = event(R"({"type":"response.failed","response":{"error":{"message":"boom"}}})");
+
+TEST_F(PassedRequests, AnswerThatIsNoneIsItsWorkersFault) {
+  for (const Api& api : apis()) {
+    struct Fault {
+      std::string name;
+      StubAnswer answer;
+      bool stream;
+    };
+    const bool messages = api.path == "/v1/messages";
+    for (const Fault& fault : std::vector<Fault>{
+             {"nothing", says(kEvents, ""), true},
+             {"an opening", says(kEvents, api.opening), true},
+             {"a cut opening", says(kEvents, api.opening, true), true},
+             {"an opening and an error", says(kEvents, api.opening + kOverloaded), true},
+             {"an opening and a failure", says(kEvents, api.opening + kFailed), true},
+             {"an opening and the end",
+              says(kEvents, api.opening + (messages ? api.end : "data: [DONE]\n\n")), true},
+             {"no stream", says(kJson, api.whole), true},
+             {"{}", says(kJson, "{}"), false},
+             {"an error", says(kJson, R"({"type":"error","error":{"message":"boom"}})"), false},
+             {"a web page", says("text/html", "<html>boom</html>"), false}}) {
+      const std::string good = fault.stream ? api.opening + api.text + api.end : api.whole;
+      loop_.call([&] {
+        ours_.answer = fault.answer;  // of another kind, too
+        foreign_.answer = says(fault.stream ? kEvents : kJson, good);
+        ours_.seen.clear();
+      });
+      TestGateway gateway(loop_, {ours_.endpoint(), foreign_.endpoint()});
+      for (int i = 0; i < 30; ++i) {
+        const Answer answer = post(gateway, api.path,
+                                   R"({"model":"demo","user":")" + std::to_string(i) + R"(","stream":)" +
+                                       (fault.stream ? "true}" : "false}"));
+        ASSERT_EQ(answer.status, 200) << api.path << ", " << fault.name << answer.body;
+        ASSERT_EQ(answer.body, good) << api.path << ", " << fault.name;
+      }
+      EXPECT_GT(seen(ours_), 0u) << api.path << ", " << fault.name << ": it was never asked";
+      EXPECT_LE(seen(ours_), 16u) << api.path << ", " << fault.name;
+    }
+  }
+}
+
+TEST_F(PassedRequests, StreamThatIsCutAfterContentEndsWithAnErrorEvent) {
+  for (const Api& api : apis()) {
+    loop_.call([&] { foreign_.answer = says(kEvents, api.opening + api.text); });
+    TestGateway gateway(loop_, {foreign_.endpoint()});
+    const std::string body = R"({"model":"demo","stream":true})";
+    const Answer cut = post(gateway, api.path, body);
+    EXPECT_TRUE(cut.body.starts_with(api.opening + api.text)) << cut.body;
+    EXPECT_THAT(cut.body.substr(api.opening.size() + api.text.size()), HasSubstr("\"error\"")) << api.path;
+    loop_.call([&] { foreign_.answer = says(kEvents, api.opening + api.text + kFailed); });
+    EXPECT_EQ(post(gateway, api.path, body).body, api.opening + api.text + kFailed);
+    EXPECT_EQ(gateway.metric("troupe_gateway_broken_answers_total"), 2);
+  }
+}
+
+TEST_F(PassedRequests, ErrorInA200OfAnyFormIsItsWorkersFault) {
+  loop_.call([&] { ours_.answer = says(kJson, R"({"object":"error","message":"boom"})"); });
+  TestGateway gateway(loop_, {ours_.endpoint(), foreign_.endpoint()});
+  for (int i = 0; i < 30; ++i) {
+    const std::string body = R"({"model":"demo","user":")" + std::to_string(i) + "\"}";
+    EXPECT_EQ(post(gateway, "/v1/embeddings", body).body, answer_at("/v1/embeddings"));
+  }
+  EXPECT_GT(seen(ours_), 0u);
+  EXPECT_LE(seen(ours_), 16u);
+}
+
 }  // namespace
-}  // namespace troupe::gateway_test
+}  // namespace troupe::gateway_test::passed_requests

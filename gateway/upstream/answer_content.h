@@ -1,0 +1,76 @@
+#pragma once
+
+// Which part of a foreign worker's answer is an answer. A server that is ill often says so after its head: by
+// an error event, by a role and the end, by a 200 with an error in it. Until some content has come the
+// request can still go to another worker, so the events before it are held.
+//
+//   content   text, reasoning, tool calls, a finish reason (a model may answer nothing), and every event of a
+//             form that is not known here: a stream that is not understood is passed on, not judged
+//   frame     of an answer: the role, empty deltas, usage, message_start, response.created, …
+//   idle      comments, pings, retry: what comes while nothing is computed yet
+//
+// A whole answer is judged by the same notion.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace troupe {
+
+// The APIs whose answers are known here.
+enum class AnswerForm : uint8_t {
+  kOther,
+  kCompletion,  // chats and completions
+  kResponses,   // POST /v1/responses
+  kMessages,    // POST /v1/messages
+};
+// The form of a path that is passed on as it came.
+AnswerForm form_of_passed(std::string_view path);
+
+enum class EventKind : uint8_t {
+  kIdle,
+  kFrame,
+  kContent,
+  kError,
+  kEnd,  // the stream's, which says nothing else
+};
+// `event`: one, whole.
+EventKind kind_of_event(std::string_view event, AnswerForm form);
+
+// The events of one stream up to its first content. Not thread-safe.
+class StreamOpening {
+ public:
+  // A stream that has sent more than that without content is passed on as it is. (A response.created repeats
+  // the request's instructions and tools.)
+  static constexpr size_t kBytesMax = size_t{256} << 10;
+
+  explicit StreamOpening(AnswerForm form) : form_(form) {}
+  // Takes whole events. kContent: content has come, `piece` is all that came, in order, and from here on no
+  // more is held. Otherwise `piece` is held, and empty. kError, kEnd: that came first, so there is no answer.
+  EventKind take(std::string& piece);
+  bool passed() const { return passed_; }
+  // More than idle events have come: the worker has begun.
+  bool began() const { return began_; }
+  const std::string& held() const { return held_; }
+  const std::string& error() const { return error_; }
+
+ private:
+  const AnswerForm form_;
+  bool passed_ = false, began_ = false;
+  std::string held_, error_;
+};
+
+// These whole events end an answer: by its last event, or the finish reason of its one choice.
+bool ends_stream(std::string_view events, AnswerForm form, bool one_choice);
+// The last of these whole events is the form's last: a client that has it may close.
+bool says_last(std::string_view events, AnswerForm form);
+
+enum class WholeKind : uint8_t {
+  kAnswer,
+  kError,  // its JSON is an error: parse_error_json()
+  kNone,   // empty, a web page, {}, no choices, a message without content or finish reason
+};
+// The body of a 2xx. What is long, or JSON of a form that is not known here, is an answer.
+WholeKind kind_of_whole(std::string_view body, AnswerForm form);
+
+}  // namespace troupe
