@@ -13,6 +13,7 @@
 namespace troupe {
 
 using route::Candidate;
+using route::FailureKind;
 
 Task<void> RequestDriver::run(Exchange& exchange, RequestContext& context) {
   const CancelCharge cancel_charge(gate_, exchange, context);
@@ -102,6 +103,7 @@ void RequestDriver::answered(RequestContext& context, const ForwardResult& resul
   } else {
     context.flow.answered(core_.flow_context(), result.counts, result.status, now);
     context.record.counts = result.counts;
+    if (result.status >= 400) context.record.why = failure_name(FailureKind::kStatus);
     if (result.counts && result.counts->has_cached)
       core_.instruments.cached_tokens(context.flow.attempt().sent.expect_cached,
                                       result.counts->cached_tokens);

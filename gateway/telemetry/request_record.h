@@ -53,8 +53,9 @@ struct RequestRecord {
   size_t resumes = 0;
   std::optional<route::AnswerCounts> counts;
   RequestOutcome end = RequestOutcome::kCancelled;
-  int status = 0;   // as answered; 0: not yet
-  std::string why;  // a refusal's error code; the failure that broke an answer
+  int status = 0;  // as answered; 0: not yet
+  // A refusal's error code; the failure that broke an answer; "status": the answer is a worker's error.
+  std::string why;
 
   // The trace it belongs to, with this request's span. Without an exporter: the client's header.
   std::optional<TraceContext> trace;

@@ -317,6 +317,11 @@ TEST_F(LoggedGateway, WritesALineForEveryRequestHoweverItEnds) {
   line = next();
   EXPECT_EQ(line["status"] + line["end"] + line["why"] + line["attempts"], "503refusedstatus1");
 
+  loop_.call([this] { worker_.answer = answer_status(400); });
+  EXPECT_EQ(gateway_->ask(chat_body("p", "Hi")).status, 400);
+  line = next();
+  EXPECT_EQ(line["status"] + line["end"] + line["why"], "400answeredstatus") << "an error has a reason";
+
   loop_.call([this] { worker_.answer = never_answers; });
   {
     RawPeer peer = gateway_->connect();

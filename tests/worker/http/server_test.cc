@@ -272,20 +272,30 @@ TEST_F(WorkerServerTest, ReportsItsModelAndState) {
   EXPECT_FALSE(load.value().epoch.empty());
 }
 
+// One that closes at [DONE] has its answer.
 TEST_F(WorkerServerTest, CountsRequestsBesideTheEnginesMetrics) {
-  const auto before = ask(worker->port(), "GET", "/metrics").body;
+  const auto metrics = [] { return ask(worker->port(), "GET", "/metrics").body; };
+  const auto value_of = [](const std::string& text, const std::string& series) {
+    const auto at = text.find(series + " ");
+    return at == std::string::npos ? 0.0 : std::strtod(text.c_str() + at + series.size() + 1, nullptr);
+  };
+  const std::string requests = R"(troupe_http_requests_total{code="200",path="/v1/chat/completions"})";
+  const std::string refused = R"(troupe_http_requests_total{code="400",path="/v1/chat/completions"})";
+  const std::string ended =
+      R"(vllm:request_success_total{engine="0",finished_reason="length",model_name="demo-model"})";
+  const auto before = metrics();
   chat("{");
   chat(chat_body("Hello!"));
-  const auto text = ask(worker->port(), "GET", "/metrics").body;
-  const auto value_of = [](const std::string& metrics, const std::string& series) {
-    const auto at = metrics.find(series + " ");
-    return at == std::string::npos ? 0.0 : std::strtod(metrics.c_str() + at + series.size() + 1, nullptr);
-  };
-  for (const char* code : {"200", "400"}) {
-    const std::string series =
-        R"(troupe_http_requests_total{code=")" + std::string(code) + R"(",path="/v1/chat/completions"})";
-    EXPECT_EQ(value_of(text, series), value_of(before, series) + 1) << series << "\n" << text;
-  }
+  Connection connection(worker->port());
+  connection.send(
+      request_bytes("POST", "/v1/chat/completions", endless_body(R"(,"stream":true,"max_tokens":4)")));
+  ASSERT_TRUE(connection.read_until("data: [DONE]\n\n"));
+  connection.close();
+  time_until([&] { return value_of(metrics(), requests) == value_of(before, requests) + 2; });
+  const auto text = metrics();
+  EXPECT_EQ(value_of(text, requests), value_of(before, requests) + 2) << text;
+  EXPECT_EQ(value_of(text, refused), value_of(before, refused) + 1) << text;
+  EXPECT_EQ(value_of(text, ended), value_of(before, ended) + 1) << text;
   for (const char* name :
        {"vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc",
         "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total",
