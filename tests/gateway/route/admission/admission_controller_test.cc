@@ -80,6 +80,37 @@ TEST_F(AdmissionControllerTest, RoomIsKeptForALookAndForgottenWithTheView) {
   EXPECT_EQ(room(51), 6) << "another view";
 }
 
+// Models are named by clients: rooms are kept of a bounded number.
+TEST_F(AdmissionControllerTest, RoomsOfManyModelsAreForgottenBeforeTheNextLook) {
+  workers(1, 1);
+  AdmissionController controller(options());
+  EXPECT_EQ(controller.preview(request(), now_there(), at_ms(0)).room, 2);
+  view_ = std::make_shared<ClusterView>(1, nodes(2));  // as only a report could change it: the same view
+  loads_.adopt(*view_);
+  const auto name_models = [&](int from, int to) {
+    for (int i = from; i < to; ++i) {
+      const std::string model = "model " + std::to_string(i);
+      AdmissionRequest other = request();
+      other.pool = model;
+      controller.preview(other, now_there(), at_ms(1));
+    }
+    return controller.preview(request(), now_there(), at_ms(1)).room;
+  };
+  EXPECT_EQ(name_models(0, 500), 2);
+  EXPECT_EQ(name_models(500, 2'500), 4) << "looked at anew";
+}
+
+TEST_F(AdmissionControllerTest, FullWorkersTakeThisGatewaysPartBesideOthers) {
+  workers(2, 1);
+  NodeReport report;
+  report.running = 2;  // other gateways'
+  for (NodeIndex node = 0; node < 2; ++node) loads_.report(node, report, at_ms(0));
+  for (const int64_t gateways : {1, 2, 4}) {
+    AdmissionController controller(options());
+    EXPECT_EQ(controller.preview(request(), {*view_, loads_, gateways}, at_ms(0)).room, 4 / gateways);
+  }
+}
+
 TEST_F(AdmissionControllerTest, ModelsHaveRoomsOfTheirOwn) {
   workers(2, 1);
   AdmissionController controller(options());
@@ -126,6 +157,7 @@ TEST(AdmissionStatus, RefusalsHaveTheStatusThatClientsRetryBy) {
   EXPECT_EQ(admission_http_status(Outcome::kTimedOut), 503);
   EXPECT_EQ(admission_http_status(Outcome::kDrained), 503);
   EXPECT_EQ(admission_http_status(Outcome::kDeadline), 504);
+  EXPECT_DEATH(admission_http_status(Outcome::kAdmitted), "not refused");
 }
 
 }  // namespace

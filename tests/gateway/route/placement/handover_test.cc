@@ -44,7 +44,28 @@ TEST(Handover, LeavingNodeKeepsASetUntilItHasMoved) {
   EXPECT_TRUE(books.avoids(0, numbered_set(1)));
   EXPECT_FALSE(books.avoids(2, numbered_set(1)));
   EXPECT_EQ(books.open_sets(0), 1u);
-  EXPECT_EQ(books.next()->set, numbered_set(2));
+  move = books.next();
+  EXPECT_EQ(move->set, numbered_set(2));
+  books.done(*move);
+  EXPECT_TRUE(books.leaving(0)) << "it has left, and takes nothing new";
+  EXPECT_TRUE(books.avoids(0, numbered_set(9)));
+}
+
+TEST(Handover, NodesThatComputeOneSetWaitForTheirOwnMoves) {
+  Handover books(4);
+  books.leave(0, numbered({1, 2}), at_ms(1000));
+  books.leave(1, numbered({1}), at_ms(2000));
+  auto first = books.next(), second = books.next(), third = books.next();
+  ASSERT_TRUE(first && second && third);
+  ASSERT_EQ(third->from, 1u);
+  for (auto* move : {&first, &second, &third}) books.go_to(**move, 2);
+  books.done(*second);
+  EXPECT_TRUE(books.avoids(2, numbered_set(1))) << "only the other set of that node is there";
+  EXPECT_FALSE(books.avoids(2, numbered_set(2)));
+  books.done(*third);
+  EXPECT_TRUE(books.avoids(2, numbered_set(1))) << "the first node's move is under way";
+  books.done(*first);
+  EXPECT_FALSE(books.avoids(2, numbered_set(1)));
 }
 
 TEST(Handover, SetNotComputedByTheDeadlineMovesAnyway) {
@@ -65,6 +86,8 @@ TEST(Handover, SetNotComputedByTheDeadlineMovesAnyway) {
   books.advance(at_ms(2000));
   EXPECT_FALSE(books.avoids(1, numbered_set(2)));
   EXPECT_FALSE(books.next().has_value());
+  books.come_back(0);
+  EXPECT_TRUE(books.empty()) << "the other's join is over";
 }
 
 TEST(Handover, JoiningNodeGetsASetsRequestsOnceComputed) {
@@ -72,6 +95,7 @@ TEST(Handover, JoiningNodeGetsASetsRequestsOnceComputed) {
   books.join(3, numbered({1, 2, 4}), at_ms(1000));
   EXPECT_TRUE(books.avoids(3, numbered_set(1)));
   EXPECT_FALSE(books.avoids(3, numbered_set(9))) << "nothing is known of it";
+  EXPECT_EQ(books.keeper(numbered_set(1)), kNoNode) << "it has nothing to keep";
   const auto first = books.next(), second = books.next();
   ASSERT_TRUE(first && second);
   EXPECT_FALSE(books.next().has_value());
@@ -84,6 +108,9 @@ TEST(Handover, JoiningNodeGetsASetsRequestsOnceComputed) {
   books.done(*books.next());
   EXPECT_EQ(books.open_sets(3), 0u);
   EXPECT_FALSE(books.leaving(3));
+  EXPECT_TRUE(books.empty());
+  books.join(3, {}, at_ms(1000));
+  EXPECT_TRUE(books.empty()) << "it waits for nothing";
 }
 
 TEST(Handover, NewLifeDropsTheOldHandover) {
@@ -101,6 +128,11 @@ TEST(Handover, NewLifeDropsTheOldHandover) {
   books.come_back(0);
   EXPECT_FALSE(books.leaving(0));
   EXPECT_FALSE(books.avoids(0, numbered_set(5)));
+  books.leave(0, numbered({1, 2}), at_ms(1000));
+  books.hold(0);
+  books.join(0, numbered({3}), at_ms(2000));
+  EXPECT_FALSE(books.held(0));
+  EXPECT_EQ(books.open_sets(0), 1u) << "of this life alone";
 }
 
 TEST(Handover, SetsOfAHeldNodeWaitAndOthersDoNot) {

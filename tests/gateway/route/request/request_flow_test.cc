@@ -55,6 +55,11 @@ class RequestFlowTest : public testing::Test {
   FlowContext context() { return {router_, budget_, nodes_, stall_}; }
   NodeIndex node() const { return flow_.attempt().candidate.node; }
   int64_t in_flight() const { return router_.loads().in_flight_total(); }
+  // Tokens of the set, by which the table is planned.
+  double work() {
+    const SetLoads loads = router_.planning().own().loads();
+    return loads.sets.empty() ? 0 : loads.sets[0].work;
+  }
 
   Action send() {
     flow_.begin(key_, "m", 1);
@@ -113,6 +118,26 @@ TEST_F(RequestFlowTest, AnAnswerHandsTheBookingBackOnceAndIsReportedToHealth) {
   EXPECT_EQ(nodes_.events, (std::vector{std::pair(node(), HealthEvent::kAnswered)}));
   flow_.abandoned(context(), now_);  // as a driver's guard does at the end
   EXPECT_EQ(in_flight(), 0);
+}
+
+// A driver's guard reports the end once more, and a second correction would take other requests' work away.
+TEST_F(RequestFlowTest, NoEndCorrectsTheWorkOfTheSetTwice) {
+  send();
+  flow_.answered(context(), AnswerCounts{500, 10, 0, true}, 200, now_);
+  flow_.abandoned(context(), now_);
+  EXPECT_DOUBLE_EQ(work(), 510);
+  flow_ = RequestFlow();
+  send();
+  EXPECT_GT(work(), 510) << "as it is estimated";
+  while (flow_.failed(context(), kTransport, true, unstarted(), now_) == Action::kSend) {
+  }
+  flow_.abandoned(context(), now_);
+  EXPECT_DOUBLE_EQ(work(), 510) << "no node has done any";
+  flow_ = RequestFlow();
+  send();
+  flow_.broken(context(), kBody, true, now_);
+  flow_.abandoned(context(), now_);
+  EXPECT_DOUBLE_EQ(work(), 510);
 }
 
 TEST_F(RequestFlowTest, AnAnswerOfTheClientsFaultIsReportedAsRefused) {
@@ -193,6 +218,13 @@ TEST_F(RequestFlowTest, AFullFleetAnswersComeBackLaterThoughTheLastNodeIsGone) {
   EXPECT_EQ(flow_.chosen()->node, full) << "the answer is that node's";
 }
 
+TEST_F(RequestFlowTest, AFailureSaysMoreThanAnEarlierFullNode) {
+  send();
+  ASSERT_EQ(flow_.failed(context(), kFull, true, unstarted(), now_), Action::kSend);
+  ASSERT_EQ(flow_.failed(context(), kTransport, true, unstarted(), now_), Action::kSend);
+  EXPECT_EQ(flow_.failed(context(), kIll, true, unstarted(), now_), Action::kPassOn);
+}
+
 TEST_F(RequestFlowTest, WhatTheClientMayNotRepeatIsNotSentAgainOnceANodeMayHaveBegun) {
   send();
   AnswerProgress once = unstarted();
@@ -269,6 +301,18 @@ TEST_F(RequestFlowTest, AnEmptyBudgetEndsRetriesThatMayCostTwice) {
   EXPECT_EQ(budget_.refused(), 1u);
 }
 
+TEST_F(RequestFlowTest, EveryAdmittedRequestEarnsForTheBudget) {
+  RetryOptions earned = retry_;
+  earned.budget_start = earned.budget_per_s = 0;
+  earned.budget_ratio = 0.5;
+  budget_ = RetryBudget(earned);
+  send();
+  EXPECT_EQ(flow_.failed(context(), kTransport, true, unstarted(), now_), Action::kPassOn);
+  flow_ = RequestFlow();
+  send();
+  EXPECT_EQ(flow_.failed(context(), kTransport, true, unstarted(), now_), Action::kSend) << "the second half";
+}
+
 TEST_F(RequestFlowTest, ASilentStreamWithHeartbeatsIsGivenUpForAnotherNode) {
   send();
   flow_.first_byte(context(), true, now_);
@@ -337,6 +381,22 @@ TEST_F(RequestFlowTest, WhatAForeignNodeRefusesAloneGoesToTheNextWhoseAnswerBlam
   EXPECT_TRUE(nodes_.events.empty()) << "it may be right";
   flow_.first_byte(context(), false, now_);
   EXPECT_EQ(nodes_.events, (std::vector{std::pair(first, HealthEvent::kErrored)}));
+  flow_.first_byte(context(), false, now_);  // of another node that goes on
+  EXPECT_EQ(nodes_.events.size(), 1u) << "once";
+}
+
+TEST_F(RequestFlowTest, ANodeIsBlamedForAMissingModelAndNotForAMissingPath) {
+  for (const bool any_path : {false, true}) {
+    nodes_.events.clear();
+    flow_ = RequestFlow();
+    send();
+    Failure missing{FailureKind::kStatus, 404, true, true};
+    missing.any_path = any_path;
+    ASSERT_EQ(flow_.failed(context(), missing, true, unstarted(), now_), Action::kSend);
+    flow_.first_byte(context(), false, now_);
+    EXPECT_EQ(nodes_.events.size(), any_path ? 0u : 1u);
+    flow_.abandoned(context(), now_);
+  }
 }
 
 TEST_F(RequestFlowTest, ANodeThatRefusesTheClientsOwnKeyIsNotBlamed) {
@@ -392,6 +452,16 @@ TEST_F(RequestFlowTest, ANodeThatAsksForAPauseIsAskedLastForAsLong) {
   EXPECT_FALSE(is_last()) << "it has the set";
 }
 
+TEST_F(RequestFlowTest, ANodeThatAsksForAnHoursPauseIsLeftAloneForAMinute) {
+  send();
+  const NodeIndex full = node();
+  Failure asks{FailureKind::kStatus, 429, true};
+  asks.retry_after = std::chrono::hours(1);
+  ASSERT_EQ(flow_.failed(context(), asks, true, unstarted(), now_), Action::kSend);
+  EXPECT_TRUE(nodes_.resting(full, now_ + seconds(59)));
+  EXPECT_FALSE(nodes_.resting(full, now_ + seconds(60)));
+}
+
 TEST_F(RequestFlowTest, AForeignAnswerThatStallsForLongIsGivenUpThoughNoneCanGoOn) {
   stall_.foreign_silence_max = Duration::zero();
   send();
@@ -434,6 +504,20 @@ TEST_F(RequestFlowTest, AStalledAttemptsSilenceIsNotTheNextOnes) {
   ASSERT_EQ(flow_.failed(context(), kTransport, true, unstarted(), now_), Action::kSend);
   flow_.first_byte(context(), false, now_);
   EXPECT_FALSE(flow_.silent(context(), whole, unstarted(), now_)) << "only a second of this attempt";
+}
+
+TEST_F(RequestFlowTest, ItsDriversMistakesEndTheProgram) {
+  EXPECT_DEATH(flow_.choose(context(), now_), "begins before nodes are chosen");
+  EXPECT_DEATH(flow_.first_byte(context(), false, now_), "nothing was sent");
+  EXPECT_DEATH(flow_.silent(context(), {}, unstarted(), now_), "nothing was sent");
+  EXPECT_DEATH(flow_.failed(context(), kConnect, true, unstarted(), now_), "nothing was sent");
+  EXPECT_DEATH(flow_.answered(context(), std::nullopt, 200, now_), "nothing was sent");
+  EXPECT_DEATH(flow_.broken(context(), kBody, true, now_), "nothing was sent");
+  flow_.begin(key_, "no such model", 1);
+  EXPECT_EQ(flow_.choose(context(), now_), Action::kRefuse);
+  EXPECT_DEATH(flow_.admitted(context(), false, now_), "not chosen");
+  send();
+  EXPECT_DEATH(flow_.send_to(context(), *flow_.chosen(), false, now_), "another is under way");
 }
 
 TEST_F(RequestFlowTest, AdmissionIsAskedForWhatTheFirstCandidateHasToCompute) {

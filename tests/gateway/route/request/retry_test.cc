@@ -150,13 +150,13 @@ TEST(RetryBudget, StartsWithAFewAndSavesNoMoreThanItMay) {
   };
   RetryOptions options;
   RetryBudget budget(options);
-  EXPECT_EQ(spent(budget, 0), 32);
-  EXPECT_EQ(spent(budget, 1'000), 1'000);
+  EXPECT_EQ(spent(budget, 5'000), 32) << "whatever the clock says at the start";
+  EXPECT_EQ(spent(budget, 6'000), 1'000);
   options.budget_max = 5;
-  budget.earn(at(2'000));
+  budget.earn(at(7'000));
   budget.change(options);
-  EXPECT_EQ(spent(budget, 2'000), 5) << "what was saved when it might be more";
-  EXPECT_EQ(spent(budget, 3'000), 5);
+  EXPECT_EQ(spent(budget, 7'000), 5) << "what was saved when it might be more";
+  EXPECT_EQ(spent(budget, 8'000), 5);
   RetryBudget small(options);
   EXPECT_EQ(spent(small, 0), 5);
 }
@@ -194,6 +194,94 @@ TEST(RetryBudget, RefillsWithTimeSoThatLittleTrafficCanBeRetried) {
   EXPECT_FALSE(budget.spend(at(10.5)));
   EXPECT_TRUE(budget.spend(at(11.6)));
   EXPECT_FALSE(budget.spend(at(5))) << "time ran backwards into the budget";
+  EXPECT_FALSE(budget.spend(at(11.7))) << "since the last second only";
+  EXPECT_TRUE(budget.spend(at(12.8))) << "and took nothing from it";
+}
+
+TEST(RetryBudget, RequestsEarnNoMoreThanMayBeSavedUp) {
+  RetryOptions options;
+  options.budget_max = 2;
+  options.budget_per_s = 0;
+  RetryBudget budget(options);
+  for (int i = 0; i < 100; ++i) budget.earn(at(0));
+  EXPECT_TRUE(budget.spend(at(0)));
+  EXPECT_TRUE(budget.spend(at(0)));
+  EXPECT_FALSE(budget.spend(at(0)));
+}
+
+TEST(RetryBudget, TimeCountsFromTheFirstRequest) {
+  RetryOptions options;
+  options.budget_start = 0;
+  RetryBudget budget(options);
+  budget.earn(at(100));
+  EXPECT_FALSE(budget.spend(at(100)));
+  EXPECT_TRUE(budget.spend(at(101)));
+}
+
+// A failure as all that decide by it see it.
+TEST(Retry, EveryFailureIsOneOfTheNodesOrNot) {
+  const auto status = [](int code) { return Failure{FailureKind::kStatus, code}; };
+  Failure refuses_length = status(503);
+  refuses_length.too_long = true;
+  Failure refuses_key = status(401);
+  refuses_key.foreign = true;
+  struct Row {
+    Failure failure;
+    bool failed, ill, begun;  // node_failed(), node_ill(), may_have_begun()
+  };
+  const Row rows[] = {{{FailureKind::kConnect}, true, true, false},
+                      {{FailureKind::kTransport}, true, true, true},
+                      {{FailureKind::kBody}, true, true, true},
+                      {{FailureKind::kSilent}, true, true, true},
+                      {{FailureKind::kDeadline}, false, false, true},
+                      {{FailureKind::kLocal}, false, false, false},
+                      {status(500), true, true, true},
+                      {status(503), true, false, true},
+                      {status(429), false, false, false},
+                      {status(400), false, false, true},
+                      {status(401), false, false, true},
+                      {status(501), false, false, true},
+                      {status(504), false, false, true},
+                      {refuses_length, false, false, false},
+                      {refuses_key, false, false, false}};
+  for (const Row& row : rows) {
+    SCOPED_TRACE(testing::Message() << static_cast<int>(row.failure.kind) << ' ' << row.failure.http_status);
+    EXPECT_EQ(node_failed(row.failure), row.failed);
+    EXPECT_EQ(node_ill(row.failure), row.ill);
+    EXPECT_EQ(may_have_begun(row.failure), row.begun);
+  }
+}
+
+TEST(Retry, StatusesThatAnotherNodeWouldAnswerTooAreNotRetried) {
+  for (const int status : {499, 501, 504, 508, 600}) {
+    EXPECT_EQ(decide({FailureKind::kStatus, status}, fresh()), RetryAction::kPassOn) << status;
+  }
+}
+
+TEST(Retry, WhatOnlyThisNodeMayRefuseGoesToTheNext) {
+  Failure failure{FailureKind::kStatus};
+  failure.foreign = true;
+  for (const int status : {401, 403, 404}) {
+    failure.http_status = status;
+    EXPECT_EQ(decide(failure, fresh()), RetryAction::kNextCandidate) << status;
+  }
+  failure.http_status = 422;
+  EXPECT_EQ(decide(failure, fresh()), RetryAction::kPassOn) << "the client's fault";
+  failure.http_status = 400;
+  EXPECT_EQ(decide(failure, fresh()), RetryAction::kPassOn);
+  failure.too_long = true;
+  EXPECT_EQ(decide(failure, fresh()), RetryAction::kNextCandidate) << "another may have the room";
+}
+
+TEST(Retry, WhatTheClientMayNotRepeatIsRepeatedWhereItCannotHaveBegun) {
+  AttemptState state = fresh();
+  state.resend = false;
+  Failure failure{FailureKind::kStatus, 401};
+  failure.foreign = true;
+  EXPECT_EQ(decide(failure, state), RetryAction::kNextCandidate);
+  failure = {FailureKind::kStatus, 400};
+  failure.too_long = true;
+  EXPECT_EQ(decide(failure, state), RetryAction::kNextCandidate);
 }
 
 }  // namespace retry_test
