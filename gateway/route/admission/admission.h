@@ -56,8 +56,8 @@ void describe(SettingsSchema& schema, AdmissionOptions& options);
 
 // Rights of an API key.
 struct AdmissionKey {
-  Hash128 id;  // zero: any client
-  double weight = 1;
+  Hash128 id;         // zero: any client
+  double weight = 1;  // above 0
   AdmissionLimits limits;
   int64_t waiting_max = 0;  // 0: no limit
 };

@@ -1,6 +1,7 @@
 #include "gateway/route/admission/admission_controller.h"
 
 #include "absl/strings/string_view.h"
+#include "common/core/check.h"
 #include "gateway/route/admission/shard_limit.h"
 
 namespace troupe::route {
@@ -12,6 +13,8 @@ constexpr size_t kRoomsMax = 1024;
 }  // namespace
 
 int admission_http_status(AdmissionOutcome outcome) {
+  TROUPE_CHECK(outcome != AdmissionOutcome::kAdmitted && outcome != AdmissionOutcome::kWaiting,
+               "a request that was not refused has no status of a refusal");
   switch (outcome) {
     case AdmissionOutcome::kAdmitted:
     case AdmissionOutcome::kWaiting:

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/core/check.h"
+
 namespace troupe::route {
 
 namespace {
@@ -29,6 +31,7 @@ size_t FairQueue::band_of(int32_t priority) {
 }
 
 FairQueue::Flow& FairQueue::flow(const Hash128& id, int32_t priority, Share& share) {
+  TROUPE_CHECK(share.weight > 0, "a flow's share must weigh something");
   std::unique_ptr<Flow>& flow = flows_[id];
   if (flow == nullptr) {
     flow = std::make_unique<Flow>();
@@ -51,6 +54,7 @@ double FairQueue::start_of(const Flow* known, const Hash128& id, const Band& ban
 
 // A finish behind virtual time is not remembered: a new flow begins there anyway.
 void FairQueue::drop(Flow& flow) {
+  TROUPE_CHECK(flow.inside == 0 && flow.waiting.empty(), "a flow is dropped that has requests");
   if (flow.finish > bands_[flow.band].virtual_time) memory_.touch(flow.id) = flow.finish;
   flow.share->flows -= 1;
   const Hash128 id = flow.id;

@@ -35,7 +35,7 @@ inline constexpr int32_t kPriorityMin = -5, kPriorityMax = 5;
 // Not thread-safe. Flows stay where they are until they are dropped.
 class FairQueue {
  public:
-  // A key's share; REQUIRES: it outlives its flows.
+  // A key's share; REQUIRES: it outlives its flows, and its weight is above 0.
   struct Share {
     double weight = 1;
     int64_t flows = 0;

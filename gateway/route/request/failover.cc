@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/core/check.h"
+
 namespace troupe::route {
 namespace {
 
@@ -35,6 +37,7 @@ std::optional<NextAttempt> next_attempt(const FailoverState& told, const Failure
                                         CanResume can_resume, Router& router, RetryBudget& budget,
                                         TimePoint now) {
   FailoverState state = told;
+  TROUPE_CHECK(!state.tried.empty(), "the node that failed is one of those tried");
   NextAttempt next;
   next.afresh = state.started && state.streamed >= budget.options().afresh_after;
   if (next.afresh && !state.tried.empty()) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/core/check.h"
+
 namespace troupe::route {
 
 std::optional<HealthEvent> health_event_of(const Failure& failure, bool blame) {
@@ -65,6 +67,7 @@ void put_resting_last(const NodeSignals& nodes, CandidateOrder& order, TimePoint
 }  // namespace
 
 Action RequestFlow::choose(const FlowContext& context, TimePoint now) {
+  TROUPE_CHECK(key_ != nullptr, "a request begins before nodes are chosen for it");
   decision_ = context.router.decide(*key_, model_, now);
   put_resting_last(context.nodes, decision_.order, now);
   place_ = 0;
@@ -79,6 +82,7 @@ Action RequestFlow::admitted(const FlowContext& context, bool waited, TimePoint 
 
 void RequestFlow::send_to(const FlowContext& context, const Candidate& candidate, bool resumes,
                           TimePoint now) {
+  TROUPE_CHECK(key_ != nullptr && !attempt_.booked, "an attempt is sent while another is under way");
   attempt_ = Attempt();
   attempt_.candidate = candidate;
   attempt_.resumes = resumes;
@@ -89,6 +93,7 @@ void RequestFlow::send_to(const FlowContext& context, const Candidate& candidate
 }
 
 Action RequestFlow::send_next(const FlowContext& context, bool resumes, TimePoint now) {
+  TROUPE_CHECK(place_ < decision_.order.size(), "a request is sent to a node that was not chosen");
   send_to(context, decision_.order[place_], resumes, now);
   return Action::kSend;
 }
@@ -99,6 +104,7 @@ void RequestFlow::hand_back(const FlowContext& context, const std::optional<Answ
 }
 
 void RequestFlow::first_byte(const FlowContext& context, bool heartbeats, TimePoint now) {
+  TROUPE_CHECK(attempts_ > 0, "nothing was sent that could answer or fail");
   if (attempt_.booked) context.router.first_byte(*key_, attempt_.sent, now);
   if (heartbeats) context.nodes.saw_heartbeat(attempt_.candidate.node);
   blame_refusers(context, now);
@@ -107,6 +113,7 @@ void RequestFlow::first_byte(const FlowContext& context, bool heartbeats, TimePo
 
 bool RequestFlow::silent(const FlowContext& context, const SilentFacts& facts, const AnswerProgress& progress,
                          TimePoint now) {
+  TROUPE_CHECK(attempts_ > 0, "nothing was sent that could answer or fail");
   const NodeIndex node = attempt_.candidate.node;
   StallCheck check;
   check.node = context.nodes.standing(node);
@@ -123,6 +130,7 @@ bool RequestFlow::silent(const FlowContext& context, const SilentFacts& facts, c
 
 Action RequestFlow::failed(const FlowContext& context, const Failure& failure, bool blame,
                            const AnswerProgress& progress, TimePoint now) {
+  TROUPE_CHECK(attempts_ > 0, "nothing was sent that could answer or fail");
   hand_back(context, std::nullopt, now);
   learn(context, failure, blame, now);
   const bool was_full = failure.kind == FailureKind::kStatus && failure.http_status == 429;
@@ -154,12 +162,14 @@ std::optional<Action> RequestFlow::earlier_answer(const FlowContext& context, co
 
 void RequestFlow::answered(const FlowContext& context, const std::optional<AnswerCounts>& counts, int status,
                            TimePoint now) {
+  TROUPE_CHECK(attempts_ > 0, "nothing was sent that could answer or fail");
   hand_back(context, counts, now);
   context.nodes.on_event(attempt_.candidate.node,
                          status < 400 ? HealthEvent::kAnswered : HealthEvent::kRefused, now);
 }
 
 void RequestFlow::broken(const FlowContext& context, const Failure& failure, bool blame, TimePoint now) {
+  TROUPE_CHECK(attempts_ > 0, "nothing was sent that could answer or fail");
   hand_back(context, std::nullopt, now);
   learn(context, failure, blame, now);
 }

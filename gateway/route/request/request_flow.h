@@ -98,13 +98,15 @@ class RequestFlow {
   // `answers`: that the request asks for at once (n).
   void begin(PrefixKey& key, std::string_view model, int64_t answers);
 
-  // May be called again until admitted(): what is known of the fleet changes.
+  // May be called again until admitted(): what is known of the fleet changes. REQUIRES: begin().
   Action choose(const FlowContext& context, TimePoint now);
-  // `waited`: in the queue; what was decided on arrival knows nothing of what has happened since.
+  // `waited`: in the queue; what was decided on arrival knows nothing of what has happened since. REQUIRES:
+  // choose() said kAdmit.
   Action admitted(const FlowContext& context, bool waited, TimePoint now);
-  // An attempt at a node that the caller chooses, beside the order. REQUIRES: none is booked.
+  // An attempt at a node that the caller chooses, beside the order. REQUIRES: begin(), and none is booked.
   void send_to(const FlowContext& context, const Candidate& candidate, bool resumes, TimePoint now);
 
+  // From here to broken() REQUIRES: an attempt was sent.
   // The attempt's first byte for the client. `heartbeats`: its stream has brought some.
   void first_byte(const FlowContext& context, bool heartbeats, TimePoint now);
   // Nothing has come for patience() since the attempt's last byte or the last call. True: give the attempt
