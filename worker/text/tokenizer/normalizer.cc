@@ -59,7 +59,7 @@ class Strip final : public NormalizerStep {
     }
     bool blank = first_end == std::string::npos;
     if (right_) text.text.resize(blank ? 0 : last_end);
-    if (!left_) return {};
+    if (!left_ || text.goes_on) return {};
     if (blank) {
       text.text.clear();
     } else if (first_end > 0) {
@@ -102,7 +102,7 @@ class Prepend final : public NormalizerStep {
   explicit Prepend(std::string prefix) : prefix_(std::move(prefix)) {}
 
   Status apply(NormalizedText& text, Regex::Matcher&) const override {
-    if (!text.text.empty()) text.text.insert(0, prefix_);
+    if (!text.text.empty() && !text.goes_on) text.text.insert(0, prefix_);
     return {};
   }
 

@@ -16,10 +16,12 @@ namespace troupe {
 namespace bj = boost::json;
 
 // A text passing through the stages. `at_start`: its first character stands for the very beginning of the
-// user's text, which Metaspace's "first" needs.
+// user's text, which Metaspace's "first" needs. `goes_on`: it continues a text (EncodeOptions::boundary), and
+// nothing is put before it or taken away there.
 struct NormalizedText {
   std::string text;
   bool at_start = true;
+  bool goes_on = false;
 };
 
 // One step; one class for each "type" in tokenizer.json.

@@ -32,7 +32,7 @@ Status cut_pieces(TextPieces& pieces, const Cut& cut) {
     std::string_view piece = pieces[i];
     TROUPE_ASSIGN_OR_RETURN(std::vector<Span> spans, cut(piece));
     for (Span span : spans) {
-      if (i == 0 && out.count() == 0 && span.begin == 0) out.set_at_start(pieces.at_start());
+      if (i == 0 && out.count() == 0 && span.begin == 0) out.set_begin(pieces);
       out.add(piece.substr(span.begin, span.end - span.begin));
     }
   }
@@ -69,7 +69,7 @@ class ByteLevel final : public PreTokenizer {
 
   Status apply(TextPieces& pieces, Regex::Matcher& matcher) const override {
     TextPieces out;
-    out.set_at_start(pieces.at_start());
+    out.set_begin(pieces);
     std::string letters;
     auto add = [&](std::string_view piece) {
       letters.clear();
@@ -79,7 +79,7 @@ class ByteLevel final : public PreTokenizer {
     std::string prefixed;
     for (size_t i = 0; i < pieces.count(); ++i) {
       std::string_view piece = pieces[i];
-      if (add_prefix_space_ && piece.front() != ' ') {
+      if (add_prefix_space_ && piece.front() != ' ' && !(i == 0 && pieces.goes_on())) {
         prefixed = absl::StrCat(" ", to_absl(piece));
         piece = prefixed;
       }
@@ -224,10 +224,11 @@ class Metaspace final : public PreTokenizer {
 
   Status apply(TextPieces& pieces, Regex::Matcher&) const override {
     TextPieces out;
-    out.set_at_start(pieces.at_start());
+    out.set_begin(pieces);
     std::string text;
     for (size_t i = 0; i < pieces.count(); ++i) {
-      rewrite(pieces[i], i == 0 && pieces.at_start(), text);
+      const bool first = i == 0;
+      rewrite(pieces[i], wants_prefix(first && pieces.at_start(), first && pieces.goes_on()), text);
       size_t begin = 0;
       while (split_ && begin < text.size()) {
         size_t end = text.find(replacement_, begin + 1);
@@ -252,10 +253,14 @@ class Metaspace final : public PreTokenizer {
   }
 
  private:
-  void rewrite(std::string_view piece, bool at_start, std::string& text) const {
+  bool wants_prefix(bool at_start, bool goes_on) const {
+    if (goes_on) return false;
+    return prepend_ == Prepend::kAlways || (prepend_ == Prepend::kFirst && at_start);
+  }
+
+  void rewrite(std::string_view piece, bool wants_prefix, std::string& text) const {
     text.clear();
     bool has_prefix = piece.front() == ' ' || piece.substr(0, replacement_.size()) == replacement_;
-    bool wants_prefix = prepend_ == Prepend::kAlways || (prepend_ == Prepend::kFirst && at_start);
     if (wants_prefix && !has_prefix) text = replacement_;
     for (char c : piece) {
       if (c == ' ') {

@@ -21,8 +21,12 @@ namespace bj = boost::json;
 class TextPieces {
  public:
   TextPieces() = default;
-  // at_start: `text` begins at the beginning of the user's text.
-  TextPieces(std::string_view text, bool at_start) : at_start_(at_start) { add(text); }
+  // at_start: `text` begins at the beginning of the user's text. goes_on: it continues a text, and no space
+  // is put before it.
+  TextPieces(std::string_view text, bool at_start, bool goes_on = false)
+      : at_start_(at_start), goes_on_(goes_on) {
+    add(text);
+  }
   void add(std::string_view piece) {
     if (piece.empty()) return;
     text_ += piece;
@@ -33,12 +37,18 @@ class TextPieces {
     size_t begin = i == 0 ? 0 : ends_[i - 1];
     return std::string_view(text_).substr(begin, ends_[i] - begin);
   }
-  // Whether the first piece begins at the beginning of the user's text.
+  // Whether the first piece begins at the beginning of the user's text, or continues a text.
   bool at_start() const { return at_start_; }
-  void set_at_start(bool at_start) { at_start_ = at_start; }
+  bool goes_on() const { return goes_on_; }
+  // Takes both over from the pieces that these are made of.
+  void set_begin(const TextPieces& source) {
+    at_start_ = source.at_start_;
+    goes_on_ = source.goes_on_;
+  }
 
  private:
   bool at_start_ = false;
+  bool goes_on_ = false;
   std::string text_;
   std::vector<size_t> ends_;
 };

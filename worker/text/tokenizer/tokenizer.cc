@@ -1,5 +1,6 @@
 #include "worker/text/tokenizer/tokenizer.h"
 
+#include <algorithm>
 #include <boost/json/object.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -20,6 +21,15 @@ StatusOr<std::string> read_model_file(const std::string& path) {
 }
 
 }  // namespace
+
+TextSides sides_of(std::string_view text, const EncodeOptions& options) {
+  const size_t boundary = std::min(options.boundary.value_or(text.size()), text.size());
+  TextSides sides{text.substr(0, boundary), text.substr(boundary), {}};
+  for (const size_t cut : options.cuts) {
+    if (cut > boundary) sides.cuts_behind.push_back(cut - boundary);
+  }
+  return sides;
+}
 
 Tokenizer::Tokenizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Tokenizer::~Tokenizer() = default;
@@ -71,7 +81,7 @@ StatusOr<std::vector<int32_t>> Tokenizer::encode(std::string_view text, const En
 
 StatusOr<std::vector<int32_t>> Tokenizer::encode(std::string_view text, bool add_special,
                                                  TokenCache* cache) const {
-  return encode(text, EncodeOptions{add_special, cache, {}});
+  return encode(text, EncodeOptions{add_special, cache, {}, std::nullopt});
 }
 
 std::vector<size_t> Tokenizer::cuts_of_special(std::string_view text) const {

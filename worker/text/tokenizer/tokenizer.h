@@ -36,6 +36,9 @@ struct EncodeOptions {
   bool add_special = false;      // the files' BOS/EOS around the text
   TokenCache* cache = nullptr;   // this tokenizer's own; changes nothing but the time taken
   std::span<const size_t> cuts;  // places of the text that no special token spans (cut_text.h)
+  // A place that no token spans, as between a prompt and its answer: the text behind it is encoded as what an
+  // answer's tokens decode to, in tokens of its own that go on with the text before it.
+  std::optional<size_t> boundary = std::nullopt;
 };
 
 class Tokenizer {

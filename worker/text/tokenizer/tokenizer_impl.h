@@ -10,6 +10,14 @@
 
 namespace troupe {
 
+// A text's two sides of EncodeOptions::boundary; without one, nothing is behind. `cuts_behind` are offsets
+// into `behind`.
+struct TextSides {
+  std::string_view before, behind;
+  std::vector<size_t> cuts_behind;
+};
+TextSides sides_of(std::string_view text, const EncodeOptions& options);
+
 struct Tokenizer::Impl {
   virtual ~Impl() = default;
   // Appends to `ids`. REQUIRES: valid UTF-8.

@@ -48,10 +48,12 @@ struct JsonTokenizer final : Tokenizer::Impl {
     std::vector<int32_t>* ids = nullptr;
     TokenCache* cache = nullptr;
   };
-  // `closed`: an added token ends it, so the cache keeps it whole.
+  // `closed`: an added token ends it, so the cache keeps it whole. `goes_on`: no added token comes before it,
+  // but text of another side of a boundary.
   struct Stretch {
     std::string_view text;
     bool at_start = false;
+    bool goes_on = false;
     bool closed = false;
     std::vector<size_t> cuts;  // that a normalised token may not span
   };
@@ -59,7 +61,9 @@ struct JsonTokenizer final : Tokenizer::Impl {
   Status build_matchers();
   Status check_post_processor() const;
   void index_ids();
-  Status encode_plain(std::string_view text, bool at_start, bool closed, Work& work) const;
+  bool ends_with_added(const std::vector<int32_t>& ids) const;
+  Status encode_side(std::string_view text, bool at_start, std::span<const size_t> cuts, Work& work) const;
+  Status encode_plain(TextPieces pieces, bool closed, Work& work) const;
   Status encode_piece(std::string_view piece, bool closed, Work& work) const;
   Status encode_between(const Stretch& stretch, Work& work) const;
   Status normalize(const Stretch& stretch, NormalizedText& out, std::vector<size_t>& cuts, Work& work) const;
@@ -230,8 +234,7 @@ Status JsonTokenizer::encode_piece(std::string_view piece, bool closed, Work& wo
   return {};
 }
 
-Status JsonTokenizer::encode_plain(std::string_view text, bool at_start, bool closed, Work& work) const {
-  TextPieces pieces(text, at_start);
+Status JsonTokenizer::encode_plain(TextPieces pieces, bool closed, Work& work) const {
   TROUPE_RETURN_IF_ERROR(pre_tokenizer->apply(pieces, work.matcher));
   for (size_t i = 0; i < pieces.count(); ++i) TROUPE_RETURN_IF_ERROR(encode_piece(pieces[i], closed, work));
   return {};
@@ -255,7 +258,7 @@ Status JsonTokenizer::normalize(const Stretch& stretch, NormalizedText& out, std
 Status JsonTokenizer::encode_between(const Stretch& stretch, Work& work) const {
   std::string_view text = stretch.text;
   std::vector<size_t> cuts = stretch.cuts;
-  NormalizedText normalized{{}, stretch.at_start};
+  NormalizedText normalized{{}, stretch.at_start, stretch.goes_on};
   if (!normalizer.is_identity()) {
     TROUPE_RETURN_IF_ERROR(normalize(stretch, normalized, cuts, work));
     text = normalized.text;
@@ -267,13 +270,15 @@ Status JsonTokenizer::encode_between(const Stretch& stretch, Work& work) const {
       continue;
     }
     const std::string_view part = parts[i].text;
-    const bool begins = normalized.at_start && part.data() == text.data();
+    const bool is_first = part.data() == text.data();
+    const bool begins = is_first && normalized.at_start;
+    const bool goes_on = is_first && stretch.goes_on;
     // Parts of a closed stretch are cached with it already.
     const bool closed = !stretch.closed && i + 1 < parts.size();
     const TokenCache::Key key{kNormalizedStage, begins, part};
-    TROUPE_RETURN_IF_ERROR(TokenCache::encode_once(work.cache, key, closed, *work.ids, [&] {
-      return encode_plain(part, begins, stretch.closed || closed, work);
-    }));
+    TROUPE_RETURN_IF_ERROR(TokenCache::encode_once(
+        goes_on ? nullptr : work.cache, key, closed, *work.ids,
+        [&] { return encode_plain(TextPieces(part, begins, goes_on), stretch.closed || closed, work); }));
   }
   return {};
 }
@@ -288,30 +293,51 @@ std::vector<size_t> take_cuts(std::span<const size_t>& cuts, std::string_view te
   return within;
 }
 
-Status JsonTokenizer::encode(std::string_view text, const EncodeOptions& options,
-                             std::vector<int32_t>& ids) const {
-  const auto [add_special, cache, all_cuts] = options;
-  Work work;
-  work.ids = &ids;
-  work.cache = cache;
-  TROUPE_RETURN_IF_ERROR(count_work(text.size()));
+bool JsonTokenizer::ends_with_added(const std::vector<int32_t>& ids) const {
+  return !ids.empty() && std::any_of(added.begin(), added.end(), [&](const AddedToken& token) {
+    return token.id == ids.back() && !token.normalized;
+  });
+}
+
+// Encodes what stands on one side of a boundary, `cuts` being its own.
+Status JsonTokenizer::encode_side(std::string_view text, bool at_start, std::span<const size_t> all_cuts,
+                                  Work& work) const {
+  // An added token is a boundary itself: what follows is the same with and without another. (One that is
+  // searched in normalised text divides nothing before that.)
+  const bool side_goes_on = !at_start && !ends_with_added(*work.ids);
   const std::vector<TextPart> parts = raw_tokens->split(text, all_cuts);
   // Where no token is searched in normalised text, no cut matters there.
   std::span<const size_t> cuts = normalized_tokens->empty() ? std::span<const size_t>() : all_cuts;
   for (size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].id >= 0) {
-      ids.push_back(parts[i].id);
+      work.ids->push_back(parts[i].id);
       continue;
     }
     const std::string_view part = parts[i].text;
-    Stretch stretch{part, part.data() == text.data(), i + 1 < parts.size(), take_cuts(cuts, text, part)};
+    const bool is_first = part.data() == text.data();
+    Stretch stretch{part, is_first && at_start, is_first && side_goes_on, i + 1 < parts.size(),
+                    take_cuts(cuts, text, part)};
+    // Nothing of it is cached where ids depend on more than the text.
     const bool has_cuts = !stretch.cuts.empty();
-    stretch.closed |= has_cuts;  // and nothing of it is cached, whose ids depend on more than the text
+    stretch.closed |= has_cuts;
+    TokenCache* const cache = has_cuts || stretch.goes_on ? nullptr : work.cache;
     const TokenCache::Key key{kRawStage, stretch.at_start, part};
-    TROUPE_RETURN_IF_ERROR(TokenCache::encode_once(has_cuts ? nullptr : cache, key, stretch.closed, ids,
+    TROUPE_RETURN_IF_ERROR(TokenCache::encode_once(cache, key, stretch.closed, *work.ids,
                                                    [&] { return encode_between(stretch, work); }));
   }
-  if (add_special) ids = post_processor.apply(std::move(ids));
+  return {};
+}
+
+Status JsonTokenizer::encode(std::string_view text, const EncodeOptions& options,
+                             std::vector<int32_t>& ids) const {
+  Work work;
+  work.ids = &ids;
+  work.cache = options.cache;
+  TROUPE_RETURN_IF_ERROR(count_work(text.size()));
+  const TextSides sides = sides_of(text, options);
+  TROUPE_RETURN_IF_ERROR(encode_side(sides.before, /*at_start=*/true, options.cuts, work));
+  TROUPE_RETURN_IF_ERROR(encode_side(sides.behind, sides.before.empty(), sides.cuts_behind, work));
+  if (options.add_special) ids = post_processor.apply(std::move(ids));
   return {};
 }
 

@@ -37,7 +37,11 @@ struct SpmTokenizer final : Tokenizer::Impl {
   Status resolve_added();
   void index_ids();
   StatusOr<std::optional<int32_t>> around(bool is_added, std::string_view name, std::string_view usual) const;
-  Status encode_stretch(std::string_view stretch, bool at_start, std::vector<int32_t>& ids) const;
+  // The text before a stretch: nothing, an added token, or text of another side of a boundary.
+  enum class Before : uint8_t { kNothing, kToken, kText };
+  Status encode_side(std::string_view text, Before before, std::span<const size_t> cuts, TokenCache* cache,
+                     std::vector<int32_t>& ids) const;
+  Status encode_stretch(std::string_view stretch, Before before, std::vector<int32_t>& ids) const;
   Status encode_later(std::string_view part, std::vector<int32_t>& ids) const;
   Status encode_open(std::string_view stretch, bool at_start, TokenCache& cache,
                      std::vector<int32_t>& ids) const;
@@ -56,7 +60,7 @@ struct SpmTokenizer final : Tokenizer::Impl {
   absl::flat_hash_map<int32_t, const AddedToken*> added_by_id;
   std::unique_ptr<AddedTokenMatcher> matcher;
   std::unique_ptr<SpmEncoder> encoder;        // with the model's own settings
-  std::unique_ptr<SpmEncoder> plain_encoder;  // without the leading space; null by_library()
+  std::unique_ptr<SpmEncoder> plain_encoder;  // without the leading space
   bool has_word_cuts = false;
   std::optional<int32_t> bos_id;
   std::optional<int32_t> eos_id;
@@ -143,11 +147,8 @@ class SpmStream final : public TokenStream {
 Status SpmTokenizer::load_encoders(std::string_view model_bytes) {
   std::string error;
   encoder = SpmEncoder::load(model_bytes, error);
-  if (encoder != nullptr && !by_library()) {
-    plain_encoder = SpmEncoder::load(without_dummy_prefix(model_bytes), error);
-  }
-  bool missing = encoder == nullptr || (plain_encoder == nullptr && !by_library());
-  return missing ? invalid_argument("SentencePiece refuses the model: " + error) : Status();
+  if (encoder != nullptr) plain_encoder = SpmEncoder::load(without_dummy_prefix(model_bytes), error);
+  return plain_encoder == nullptr ? invalid_argument("SentencePiece refuses the model: " + error) : Status();
 }
 
 // Without a list of the directory's, the model's own special pieces are tokens to be searched. (The library
@@ -244,15 +245,19 @@ Status SpmTokenizer::load(std::string_view model_bytes, TokenizerConfig given) {
   return {};
 }
 
-Status SpmTokenizer::encode_stretch(std::string_view stretch, bool at_start,
+Status SpmTokenizer::encode_stretch(std::string_view stretch, Before before,
                                     std::vector<int32_t>& ids) const {
   TROUPE_RETURN_IF_ERROR(count_work(stretch.size()));
   std::string error;
   bool ok = false;
   const bool has_space = stretch.starts_with(' ') || stretch.starts_with(kSpaceSymbol);
-  if (by_library()) {
+  if (before == Before::kText) {
+    // Where the library takes leading spaces away, it has to put one back.
+    const bool loses_space = has_space && model.remove_extra_whitespaces && model.add_dummy_prefix;
+    ok = (loses_space ? encoder : plain_encoder)->encode(stretch, ids, error);
+  } else if (by_library()) {
     ok = encoder->encode(stretch, ids, error);
-  } else if ((is_legacy || at_start) && adds_prefix_space && !has_space) {
+  } else if ((is_legacy || before == Before::kNothing) && adds_prefix_space && !has_space) {
     ok = plain_encoder->encode(absl::StrCat(to_absl(kSpaceSymbol), to_absl(stretch)), ids, error);
   } else {
     ok = plain_encoder->encode(stretch, ids, error);
@@ -263,9 +268,8 @@ Status SpmTokenizer::encode_stretch(std::string_view stretch, bool at_start,
 // Encodes a part that begins with a space and follows another part: neither the text's nor
 // the stretch's first.
 Status SpmTokenizer::encode_later(std::string_view part, std::vector<int32_t>& ids) const {
-  if (!by_library() || !model.add_dummy_prefix) return encode_stretch(part, /*at_start=*/false, ids);
-  part.remove_prefix(1);  // the library adds one there
-  return encode_stretch(part, /*at_start=*/false, ids);
+  if (by_library() && model.add_dummy_prefix) part.remove_prefix(1);  // the library adds one there
+  return encode_stretch(part, Before::kToken, ids);
 }
 
 // Encodes a stretch that no added token ends: part by part, all but the last cached.
@@ -276,16 +280,16 @@ Status SpmTokenizer::encode_open(std::string_view stretch, bool at_start, TokenC
     stretch.remove_prefix(part.size());
     const TokenCache::Key key{first ? kStretch : kLaterPart, first && at_start, part};
     TROUPE_RETURN_IF_ERROR(TokenCache::encode_once(&cache, key, !stretch.empty(), ids, [&] {
-      return first ? encode_stretch(part, at_start, ids) : encode_later(part, ids);
+      const Before before = at_start ? Before::kNothing : Before::kToken;
+      return first ? encode_stretch(part, before, ids) : encode_later(part, ids);
     }));
   }
   return {};
 }
 
-Status SpmTokenizer::encode(std::string_view text, const EncodeOptions& options,
-                            std::vector<int32_t>& ids) const {
-  const auto [add_special, cache, cuts] = options;
-  if (add_special && bos_id.has_value()) ids.push_back(*bos_id);
+// Encodes what stands on one side of a boundary, `cuts` being its own.
+Status SpmTokenizer::encode_side(std::string_view text, Before before, std::span<const size_t> cuts,
+                                 TokenCache* cache, std::vector<int32_t>& ids) const {
   const std::vector<TextPart> parts = matcher->split(text, cuts);
   for (size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].id >= 0) {
@@ -293,7 +297,12 @@ Status SpmTokenizer::encode(std::string_view text, const EncodeOptions& options,
       continue;
     }
     const std::string_view part = parts[i].text;
-    const bool at_start = part.data() == text.data();
+    const Before before_part = part.data() == text.data() ? before : Before::kToken;
+    if (before_part == Before::kText) {
+      TROUPE_RETURN_IF_ERROR(encode_stretch(part, before_part, ids));
+      continue;
+    }
+    const bool at_start = before_part == Before::kNothing;
     const bool closed = i + 1 < parts.size();
     if (cache != nullptr && !closed && has_word_cuts) {
       TROUPE_RETURN_IF_ERROR(encode_open(part, at_start, *cache, ids));
@@ -301,9 +310,22 @@ Status SpmTokenizer::encode(std::string_view text, const EncodeOptions& options,
     }
     const TokenCache::Key key{kStretch, at_start, part};
     TROUPE_RETURN_IF_ERROR(TokenCache::encode_once(cache, key, closed, ids,
-                                                   [&] { return encode_stretch(part, at_start, ids); }));
+                                                   [&] { return encode_stretch(part, before_part, ids); }));
   }
-  if (add_special && eos_id.has_value()) ids.push_back(*eos_id);
+  return {};
+}
+
+Status SpmTokenizer::encode(std::string_view text, const EncodeOptions& options,
+                            std::vector<int32_t>& ids) const {
+  if (options.add_special && bos_id.has_value()) ids.push_back(*bos_id);
+  const TextSides sides = sides_of(text, options);
+  TROUPE_RETURN_IF_ERROR(encode_side(sides.before, Before::kNothing, options.cuts, options.cache, ids));
+  const bool ends_with_added = !ids.empty() && added_by_id.contains(ids.back());
+  const Before behind = sides.before.empty() ? Before::kNothing
+                        : ends_with_added    ? Before::kToken
+                                             : Before::kText;
+  TROUPE_RETURN_IF_ERROR(encode_side(sides.behind, behind, sides.cuts_behind, options.cache, ids));
+  if (options.add_special && eos_id.has_value()) ids.push_back(*eos_id);
   return {};
 }
 
