@@ -90,7 +90,7 @@ Fault read_stream_options(Draft& draft, std::string_view name, dom::element valu
 }
 Fault read_seed_field(Draft& draft, std::string_view name, dom::element value) {
   // Front ends send -1 for "draw one".
-  if (value.is_int64() && value.get_int64().value_unsafe() == -1) return std::nullopt;
+  if (integer_of(value) == -1) return std::nullopt;
   return read_seed(name, value, draft.request.seed);
 }
 Fault read_resume_field(Draft& draft, std::string_view name, dom::element value) {

@@ -40,16 +40,6 @@ bool parse_id_key(std::string_view key, int32_t& id) {
          (key.size() == 1 || key.front() != '0') && key.front() != '-';
 }
 
-// The integer that a number is, also one written as 8.0, as languages without integers do.
-std::optional<int64_t> integer_of(dom::element value) {
-  if (value.is_int64()) return value.get_int64().value_unsafe();
-  if (!value.is_double()) return std::nullopt;
-  constexpr double kExact = 9007199254740992.0;  // 2^53: beyond, a double may stand for another integer
-  const double number = value.get_double().value_unsafe();
-  if (!(std::abs(number) <= kExact) || number != std::floor(number)) return std::nullopt;
-  return static_cast<int64_t>(number);
-}
-
 std::string number_text(double number) {
   return absl::StrCat(number);
 }
@@ -69,6 +59,15 @@ ApiError expected(std::string_view param, std::string_view what, dom::element go
 ApiError missing(std::string_view param, std::string_view what) {
   return ApiError::bad_field(
       param, absl::StrCat("'", to_absl(param), "' is required and must be ", to_absl(what), "."));
+}
+
+std::optional<int64_t> integer_of(dom::element value) {
+  if (value.is_int64()) return value.get_int64().value_unsafe();
+  if (!value.is_double()) return std::nullopt;
+  constexpr double kExact = 9007199254740992.0;  // 2^53: beyond, a double may stand for another integer
+  const double number = value.get_double().value_unsafe();
+  if (!(std::abs(number) <= kExact) || number != std::floor(number)) return std::nullopt;
+  return static_cast<int64_t>(number);
 }
 
 bool is_text(dom::element value) {
@@ -140,8 +139,8 @@ Fault read_strings(std::string_view param, dom::element value, size_t bytes_max,
 }
 
 Fault read_seed(std::string_view param, dom::element value, std::optional<uint64_t>& out) {
-  if (value.is_int64()) {
-    out = static_cast<uint64_t>(value.get_int64().value_unsafe());
+  if (const std::optional<int64_t> number = integer_of(value)) {
+    out = static_cast<uint64_t>(*number);
   } else if (value.is_uint64()) {
     out = value.get_uint64().value_unsafe();
   } else {

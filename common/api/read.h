@@ -20,6 +20,10 @@ using Fault = std::optional<ApiError>;
 ApiError expected(std::string_view param, std::string_view what, dom::element got);
 ApiError missing(std::string_view param, std::string_view what);
 
+// The integer that a number is, also one written as 8.0, as languages without integers do. None for a number
+// beyond int64, and for a double beyond 2^53.
+std::optional<int64_t> integer_of(dom::element value);
+
 // A string that does not stand for an integer beyond 64 bits (wide_integers.h).
 bool is_text(dom::element value);
 

@@ -25,15 +25,11 @@ bool is_false(dom::element value) {
 bool is_true(dom::element value) {
   return value.is_bool() && value.get_bool().value_unsafe();
 }
-bool is_integer_equal(dom::element value, int64_t want) {
-  int64_t number = 0;
-  return value.is_int64() && !value.get_int64().get(number) && number == want;
-}
 bool is_integer_zero(dom::element value) {
-  return is_integer_equal(value, 0);
+  return integer_of(value) == 0;
 }
 bool is_integer_one(dom::element value) {
-  return is_integer_equal(value, 1);
+  return integer_of(value) == 1;
 }
 bool is_number_one(dom::element value) {
   double number = 0;
