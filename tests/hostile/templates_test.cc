@@ -9,6 +9,7 @@
 #include "tests/hostile/cpu_growth.h"
 #include "worker/text/chat_messages.h"
 #include "worker/text/chat_template.h"
+#include "worker/text/final_words.h"
 #include "worker/text/jinja/filter_table.h"
 
 namespace troupe {
@@ -203,7 +204,9 @@ TEST(HostileTexts, ConversationsOfManyShapes) {
           const auto context = chat_context(with_final_tag(request), {}, true, (*chat)->traits(), marked);
           ASSERT_TRUE(context.ok()) << context.status();
           const auto rendered = (*chat)->render(*context);
-          if (rendered.ok()) static_cast<void>(up_to_final(*rendered));
+          if (!rendered.ok()) return;
+          static_cast<void>(up_to_final(*rendered, "", final_text(request, false)));
+          static_cast<void>(up_to_final(*rendered, rendered->substr(0, rendered->size() / 2), text));
         });
   }
 }

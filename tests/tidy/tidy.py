@@ -65,6 +65,7 @@ MAY_INCLUDE = {
     "worker/text": ["common/core", "common/json"],
     "worker/text/jinja": ["common/core", "common/json", "worker/text"],
     "worker/text/tokenizer": ["common/core", "common/json", "worker/text"],
+    "worker/text/final_words": ["common/core", "common/api"],
     "worker/text/chat_messages": ["common/core", "common/json", "common/api"],
     "worker/text/chat_template": ["common/core", "common/json", "common/api", "worker/text", "worker/text/chat_messages", "worker/text/jinja"],
     "worker/text/render_command": ["common/core", "common/json", "worker/text", "worker/text/chat_template", "worker/text/jinja"],

@@ -5,11 +5,8 @@
 #include <limits>
 #include <utility>
 
-#include "common/json/wide_integers.h"
-#include "common/json/wide_json.h"
 #include "worker/input/prepare_resume.h"
 #include "worker/input/shared_prefix.h"
-#include "worker/text/tokenizer/cut_text.h"
 
 namespace troupe {
 
@@ -21,27 +18,6 @@ ApiError prompt_too_long_error(std::string_view field, int64_t bytes, const Serv
                   std::to_string(model.total_count_max) +
                   " tokens (prompt and answer together) fit this model";
   return error;
-}
-
-ApiResult<std::vector<TokenId>> encode_field(const ServedModel& model, std::string_view field,
-                                             std::string_view text, bool add_special,
-                                             std::span<const size_t> cuts = {}) {
-  if (static_cast<int64_t>(text.size()) > model.prompt_bytes_max) {
-    return prompt_too_long_error(field, static_cast<int64_t>(text.size()), model);
-  }
-  auto ids = model.tokenizer->encode(text, EncodeOptions{add_special, model.token_cache, cuts});
-  if (!ids.ok()) return ApiError::bad_field(field, to_std(ids.status().message()));
-  return *std::move(ids);
-}
-
-// Marks the special tokens in a message's text, where they are to stay text; else nothing.
-TextMap marks_of(const ServedModel& model) {
-  if (model.special_tokens_in_content == ContentTokens::kAllow) return {};
-  return [&model](std::string_view text) -> std::optional<std::string> {
-    const std::vector<size_t> cuts = model.tokenizer->cuts_of_special(text);
-    if (cuts.empty() && !has_marks(text)) return std::nullopt;
-    return with_marks(text, cuts);
-  };
 }
 
 }  // namespace
@@ -63,73 +39,22 @@ std::optional<ApiError> unknown_token(const ServedModel& model, std::string_view
   return std::nullopt;
 }
 
+ApiResult<std::vector<TokenId>> encode_text(const ServedModel& model, std::string_view text,
+                                            EncodeOptions options, std::string_view field) {
+  if (static_cast<int64_t>(text.size()) > model.prompt_bytes_max) {
+    return prompt_too_long_error(field, static_cast<int64_t>(text.size()), model);
+  }
+  options.cache = model.token_cache;
+  auto ids = model.tokenizer->encode(text, options);
+  if (!ids.ok()) return ApiError::bad_field(field, to_std(ids.status().message()));
+  return *std::move(ids);
+}
+
 ApiResult<std::vector<TokenId>> encode_text(const ServedModel& model, std::string_view text, bool add_special,
                                             std::string_view field) {
-  return encode_field(model, field, text, add_special);
-}
-
-ChatEncoding encoding_of(const GenerateRequest& request) {
-  ChatEncoding how;
-  how.add_generation_prompt = request.add_generation_prompt;
-  how.continue_final_message = request.continue_final_message;
-  return how;
-}
-
-namespace {
-
-// The template that chat_template_kwargs names, as in vLLM, or nothing.
-std::optional<std::string> asked_template(const GenerateRequest& request) {
-  constexpr std::string_view kKey = "chat_template";
-  const std::string& kwargs = request.chat_template_kwargs_json;
-  if (kwargs.find(kKey) == std::string::npos) return std::nullopt;
-  const auto value = parse_json_with_wide_integers(kwargs);
-  if (!value.ok() || !value->is_object()) return std::nullopt;  // an error of chat_context()
-  const bj::value* name = value->get_object().if_contains(bj::string_view(kKey.data(), kKey.size()));
-  if (name == nullptr || name->is_null()) return std::nullopt;
-  if (!name->is_string()) return to_json(*name);
-  const std::string_view text(name->get_string().data(), name->get_string().size());
-  const std::string_view number = wide_integer_of(text);
-  return std::string(number.empty() ? text : number);
-}
-
-ApiResult<const ChatTemplate*> choose_template(const ServedModel& model, const GenerateRequest& request) {
-  if (const auto name = asked_template(request)) {
-    const auto named = model.named_templates.find(*name);
-    if (named != model.named_templates.end()) return named->second;
-    std::string known;
-    for (const auto& [each, chat] : model.named_templates) known += (known.empty() ? "" : ", ") + each;
-    return ApiError::bad_field(
-        "chat_template_kwargs.chat_template",
-        "is none of the templates that model '" + model.name + "' has: " + (known.empty() ? "none" : known));
-  }
-  const bool uses_tools = model.tool_template != nullptr && !request.tools_json.empty();
-  const ChatTemplate* const chosen = uses_tools ? model.tool_template : model.chat_template;
-  if (chosen != nullptr) return chosen;
-  return ApiError::unsupported(
-      "messages", "model '" + model.name + "' has no chat template; POST the prompt to /v1/completions");
-}
-
-}  // namespace
-
-ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& model, const GenerateRequest& request,
-                                            const ChatEncoding& how) {
-  const auto chosen = choose_template(model, request);
-  if (!chosen.ok()) return chosen.error();
-  const ChatTemplate& chat = *chosen.value();
-  const TextMap marked = marks_of(model);
-  std::optional<GenerateRequest> tagged;
-  if (how.continue_final_message) tagged = with_final_tag(request);
-  auto context = chat_context(tagged ? *tagged : request, model.special_tokens, how.add_generation_prompt,
-                              chat.traits(), marked);
-  if (!context.ok()) return ApiError::bad_field("messages", to_std(context.status().message()));
-  auto text = chat.render(*context);
-  if (text.ok() && how.continue_final_message) text = up_to_final(*std::move(text));
-  if (!text.ok()) {
-    return ApiError::bad_field("messages", "chat template: " + std::string(to_std(text.status().message())));
-  }
-  if (!marked) return encode_field(model, "messages", *text, how.add_special);
-  const CutText cut = without_marks(*text);
-  return encode_field(model, "messages", cut.text, how.add_special, cut.cuts);
+  EncodeOptions options;
+  options.add_special = add_special;
+  return encode_text(model, text, options, field);
 }
 
 ApiResult<std::vector<TokenId>> encode_prompt(const ServedModel& model, const GenerateRequest::Prompt& prompt,

@@ -23,8 +23,8 @@
 
 namespace troupe {
 
-// A special token's text in the messages of a chat: `text`, so that a user's "<|im_end|>" does not
-// end the user's turn, or the token.
+// A special token's text in the messages, tools and template arguments of a chat: `text`, so that a user's
+// "<|im_end|>" does not end the user's turn, or the token.
 enum class ContentTokens : uint8_t { kText, kAllow };
 inline constexpr EnumName<ContentTokens> kContentTokensNames[] = {{"text", ContentTokens::kText},
                                                                   {"allow", ContentTokens::kAllow}};
@@ -96,6 +96,9 @@ ApiResult<PreparedRequest> prepare_parsed(const ServedModel& model, const Genera
 // Encodes a text, or a chat as the model's template renders it. Errors as prepare_request's.
 ApiResult<std::vector<TokenId>> encode_text(const ServedModel& model, std::string_view text, bool add_special,
                                             std::string_view field = "prompt");
+// The same with cuts or a boundary; the cache is the model's.
+ApiResult<std::vector<TokenId>> encode_text(const ServedModel& model, std::string_view text,
+                                            EncodeOptions options, std::string_view field);
 struct ChatEncoding {
   bool add_generation_prompt = true;
   bool add_special = false;  // templates write BOS themselves

@@ -115,23 +115,4 @@ StatusOr<bj::array> template_messages(const GenerateRequest& request, const Temp
   return messages;
 }
 
-GenerateRequest with_final_tag(const GenerateRequest& request) {
-  GenerateRequest tagged = request;
-  ChatMessage& last = tagged.messages.back();
-  last.content += kFinalTag;
-  if (!last.part_bytes.empty()) last.part_bytes.back() += kFinalTag.size();
-  return tagged;
-}
-
-StatusOr<std::string> up_to_final(std::string rendered) {
-  const std::string_view tag = kFinalTag.substr(0, kFinalTag.size() - 1);
-  const size_t at = rendered.rfind(tag);
-  if (at == std::string::npos)
-    return invalid_argument("the template changes the last message, so it cannot be gone on with");
-  const bool keeps_space = rendered.compare(at, kFinalTag.size(), kFinalTag) == 0;
-  rendered.resize(at);
-  if (!keeps_space) rendered.resize(rendered.find_last_not_of(" \t\r\n\v\f") + 1);
-  return rendered;
-}
-
 }  // namespace troupe

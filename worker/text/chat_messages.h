@@ -29,12 +29,4 @@ using TextMap = std::function<std::optional<std::string>(std::string_view)>;
 StatusOr<bj::array> template_messages(const GenerateRequest& request, const TemplateTraits& traits,
                                       const TextMap& map = {});
 
-// How Transformers finds the place where the last message ends in a rendered chat: a text that no other has
-// (U+FDD2, a noncharacter) comes after it. The space that follows tells whether the template trims.
-inline constexpr std::string_view kFinalTag = "\xEF\xB7\x92 ";
-// The request with the tag behind its last message. REQUIRES: it has messages.
-GenerateRequest with_final_tag(const GenerateRequest& request);
-// `rendered`, of such a request, up to the end of that message's text, without the tag.
-StatusOr<std::string> up_to_final(std::string rendered);
-
 }  // namespace troupe

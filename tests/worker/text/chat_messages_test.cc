@@ -112,32 +112,6 @@ TEST(TemplateMessages, ContentComesInPartsWhereTheTemplateGoesThroughThem) {
   EXPECT_EQ(rendered("{{ messages[0].content }}", who), "Who?");
 }
 
-std::string gone_on_with(std::string_view source, const std::string& last) {
-  auto chat = ChatTemplate::parse(source);
-  EXPECT_TRUE(chat.ok()) << chat.status();
-  (*chat)->probe();
-  GenerateRequest request;
-  request.messages = {{Role::kUser, "The end?", ""}, {Role::kAssistant, last, ""}};
-  const auto context = chat_context(with_final_tag(request), {}, false, (*chat)->traits());
-  const auto text = up_to_final((*chat)->render(*context).value());
-  return text.ok() ? *text : "error: " + std::string(text.status().message());
-}
-
-TEST(UpToFinal, CutsWhatTheTemplateWritesAfterTheLastMessage) {
-  const char* kChatMl =
-      "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}";
-  const std::string before = "<|im_start|>user\nThe end?<|im_end|>\n<|im_start|>assistant\n";
-  for (const std::string last : {"My name is", "My name is ", "end", "<", "im", "The end?", "a\n"})
-    EXPECT_EQ(gone_on_with(kChatMl, last), before + last);
-  const char* kTrims = "{% for m in messages %}<{{ m.content | trim }}>{% endfor %}";
-  EXPECT_EQ(gone_on_with(kTrims, " My name is \n"), "<The end?><My name is");
-  EXPECT_EQ(gone_on_with(kTrims, "My name is"), "<The end?><My name is");
-  const char* kParts =
-      "{% for m in messages %}{% for p in m.content %}<{{ p.text }}>{% endfor %}{% endfor %}";
-  EXPECT_EQ(gone_on_with(kParts, "My name is"), "<The end?><My name is");
-  EXPECT_THAT(gone_on_with("{{ messages[0].content }}", "end"), HasSubstr("cannot be gone on with"));
-}
-
 TEST(TemplateMessages, KwargsReplaceNeitherMessagesNorTools) {
   EXPECT_THAT(rendered("{{ messages }}", {kPersona}, R"({"messages": []})"),
               HasSubstr("chat_template_kwargs.messages: is the conversation's own"));
