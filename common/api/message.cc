@@ -8,11 +8,10 @@ namespace troupe {
 
 namespace {
 
-constexpr std::pair<std::string_view, Role> kRoles[] = {{"system", Role::kSystem},
-                                                        {"developer", Role::kDeveloper},
-                                                        {"user", Role::kUser},
-                                                        {"assistant", Role::kAssistant},
-                                                        {"tool", Role::kTool}};
+constexpr std::pair<std::string_view, Role> kRoles[] = {
+    {"system", Role::kSystem}, {"developer", Role::kDeveloper},
+    {"user", Role::kUser},     {"assistant", Role::kAssistant},
+    {"tool", Role::kTool},     {"function", Role::kTool}};  // its older name
 
 std::string message_path(size_t index, std::string_view key) {
   return absl::StrCat("messages[", index, "].", to_absl(key));

@@ -7,6 +7,7 @@
 
 #include "common/json/json.h"
 #include "tests/hostile/cpu_growth.h"
+#include "worker/text/chat_context.h"
 #include "worker/text/chat_messages.h"
 #include "worker/text/chat_template.h"
 #include "worker/text/final_words.h"

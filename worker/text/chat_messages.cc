@@ -47,22 +47,6 @@ bj::object with_mapped_keys(bj::object fields, const TextMap& map) {
   return renamed;
 }
 
-// Applies `map` to the strings of a value, keys included: those that templates look up it leaves alone.
-void map_texts(bj::value& value, const TextMap& map) {
-  if (bj::string* text = value.if_string()) {
-    if (const auto mapped = map({text->data(), text->size()})) *text = view(*mapped);
-  } else if (bj::array* items = value.if_array()) {
-    for (bj::value& item : *items) map_texts(item, map);
-  } else if (bj::object* fields = value.if_object()) {
-    bool renames = false;
-    for (auto& field : *fields) {
-      map_texts(field.value(), map);
-      renames |= map({field.key().data(), field.key().size()}).has_value();
-    }
-    if (renames) *fields = with_mapped_keys(std::move(*fields), map);
-  }
-}
-
 Status add_extra(bj::object& object, const std::string& extra_json, const std::string& where) {
   StatusOr<bj::value> extra = parse_json_with_wide_integers(extra_json);
   if (!extra.ok()) return annotate(extra.status(), where);
@@ -96,19 +80,46 @@ bj::value content_of(const ChatMessage& message, const TemplateTraits& traits) {
   return parts;
 }
 
+// Messages that are one turn stand apart as paragraphs.
+bj::value content_of(const std::vector<ChatMessage>& messages, const TemplateTurn& turn,
+                     const TemplateTraits& traits) {
+  if (turn.messages.size() == 1) return content_of(messages[turn.messages.front()], traits);
+  ChatMessage joined;
+  for (const size_t i : turn.messages) {
+    if (!joined.content.empty() && !messages[i].content.empty()) joined.content += "\n\n";
+    joined.content += messages[i].content;
+  }
+  return content_of(joined, traits);
+}
+
 }  // namespace
+
+void map_texts(bj::value& value, const TextMap& map) {
+  if (bj::string* text = value.if_string()) {
+    if (const auto mapped = map({text->data(), text->size()})) *text = view(*mapped);
+  } else if (bj::array* items = value.if_array()) {
+    for (bj::value& item : *items) map_texts(item, map);
+  } else if (bj::object* fields = value.if_object()) {
+    bool renames = false;
+    for (auto& field : *fields) {
+      map_texts(field.value(), map);
+      renames |= map({field.key().data(), field.key().size()}).has_value();
+    }
+    if (renames) *fields = with_mapped_keys(std::move(*fields), map);
+  }
+}
 
 StatusOr<bj::array> template_messages(const GenerateRequest& request, const TemplateTraits& traits,
                                       const TextMap& map) {
   bj::array messages;
-  for (size_t i = 0; i < request.messages.size(); ++i) {
-    const ChatMessage& message = request.messages[i];
-    const bool is_system = message.role == Role::kDeveloper && !traits.knows_developer;
+  for (const TemplateTurn& turn : template_turns(request.messages, traits)) {
     bj::object object;
-    object["role"] = view(role_name(is_system ? Role::kSystem : message.role));
-    object["content"] = content_of(message, traits);
-    if (!message.extra_json.empty())
-      TROUPE_RETURN_IF_ERROR(add_extra(object, message.extra_json, absl::StrCat("messages[", i, "]")));
+    object["role"] = view(role_name(turn.role));
+    object["content"] = content_of(request.messages, turn, traits);
+    const size_t own = turn.own_message.value_or(request.messages.size());
+    if (own < request.messages.size() && !request.messages[own].extra_json.empty())
+      TROUPE_RETURN_IF_ERROR(
+          add_extra(object, request.messages[own].extra_json, absl::StrCat("messages[", own, "]")));
     bj::value& value = messages.emplace_back(std::move(object));
     if (map) map_texts(value, map);
   }

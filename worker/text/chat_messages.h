@@ -12,20 +12,19 @@
 #include "common/api/api.h"
 #include "common/core/status.h"
 #include "common/json/json.h"
+#include "worker/text/template_roles.h"
 
 namespace troupe {
 
-// Its template takes these as they come (ChatTemplate finds out).
-struct TemplateTraits {
-  bool knows_developer = false;  // else role `developer` is its older name, `system`
-  bool wants_parts = false;      // it goes through content as a list of {"type": "text", "text": …}
-};
-
-// Applied to every text of a message before the template sees it; may be empty. nullopt: the text stays.
+// Applied to every text that a request brings, before the template sees it; may be empty. nullopt: the text
+// stays.
 using TextMap = std::function<std::optional<std::string>(std::string_view)>;
+// Applies `map` to the strings of a value, keys included: those that templates look up it leaves alone.
+void map_texts(bj::value& value, const TextMap& map);
 
-// `messages` of a template's context. Of the other fields of a message an empty `tool_calls` is none, and a
-// call's arguments become the mapping that their JSON text is ("": an empty one). Errors name the field.
+// `messages` of a template's context, in roles that it knows (template_roles.h). Of the other fields of a
+// message an empty `tool_calls` is none, and a call's arguments become the mapping that their JSON text is
+// ("": an empty one). Errors name the field.
 StatusOr<bj::array> template_messages(const GenerateRequest& request, const TemplateTraits& traits,
                                       const TextMap& map = {});
 

@@ -12,10 +12,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/regular_file.h"
 #include "common/json/wide_integers.h"
-#include "common/json/wide_json.h"
 #include "worker/text/jinja/parser.h"
 #include "worker/text/jinja/runtime.h"
 #include "worker/text/json_fields.h"
+#include "worker/text/template_probe.h"
 
 namespace troupe {
 namespace {
@@ -145,28 +145,10 @@ StatusOr<Source> find_source(const std::string& model_dir, std::string_view name
   return Source{std::move(text), where};
 }
 
-StatusOr<bj::value> parse_part(const std::string& json, std::string_view what) {
-  StatusOr<bj::value> value = parse_json_with_wide_integers(json);
-  if (!value.ok()) return annotate(value.status(), what);
-  return value;
-}
-
 // The name of the role, in a literal, is what a template needs to treat it apart from others.
 bool names_developer(std::string_view source) {
   return source.find("'developer'") != std::string_view::npos ||
          source.find("\"developer\"") != std::string_view::npos;
-}
-
-// A text that no template has.
-constexpr std::string_view kProbe = "8f1bd2c07e";
-
-bool shows(const ChatTemplate& chat, const TemplateTraits& traits) {
-  GenerateRequest request;
-  request.messages = {{Role::kUser, std::string(kProbe), ""}};
-  const auto context = chat_context(request, {}, /*add_generation_prompt=*/false, traits);
-  const auto text = context.ok() ? chat.render(*context) : StatusOr<std::string>(context.status());
-  // (A list that is printed whole shows its text, too.)
-  return text.ok() && text->find(kProbe) != std::string::npos && text->find("'type'") == std::string::npos;
 }
 
 }  // namespace
@@ -202,9 +184,7 @@ StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::parse(std::string_view sou
 }
 
 void ChatTemplate::probe() {
-  TemplateTraits parts = impl_->traits;
-  parts.wants_parts = true;
-  if (!shows(*this, impl_->traits) && shows(*this, parts)) impl_->traits = parts;
+  impl_->traits = probed_traits([this](const bj::object& context) { return render(context); }, impl_->traits);
 }
 
 const TemplateTraits& ChatTemplate::traits() const {
@@ -255,32 +235,6 @@ StatusOr<std::string> ChatTemplate::render(const bj::object& context) const {
   } catch (const jinja::JinjaError& error) {
     return to_status(error);
   }
-}
-
-StatusOr<bj::object> chat_context(const GenerateRequest& request, const bj::object& special_tokens,
-                                  bool add_generation_prompt, const TemplateTraits& traits,
-                                  const TextMap& map) {
-  bj::object context = special_tokens;
-  TROUPE_ASSIGN_OR_RETURN(context["messages"], template_messages(request, traits, map));
-  context["add_generation_prompt"] = add_generation_prompt;
-  // Templates test for both "tools is defined" and "tools is not none". Transformers passes none.
-  context["tools"] = nullptr;
-  if (!request.tools_json.empty()) {
-    TROUPE_ASSIGN_OR_RETURN(context["tools"], parse_part(request.tools_json, "tools"));
-  }
-  context["documents"] = nullptr;
-  if (!request.chat_template_kwargs_json.empty()) {
-    TROUPE_ASSIGN_OR_RETURN(bj::value extra,
-                            parse_part(request.chat_template_kwargs_json, "chat_template_kwargs"));
-    if (!extra.is_object()) return invalid_argument("chat_template_kwargs: expected an object");
-    for (const auto& entry : extra.get_object()) {
-      if (entry.key() == "messages" || entry.key() == "tools")
-        return invalid_argument(absl::StrCat("chat_template_kwargs.", to_absl(view(entry.key())),
-                                             ": is the conversation's own; send it beside them"));
-      context[entry.key()] = entry.value();
-    }
-  }
-  return context;
 }
 
 }  // namespace troupe

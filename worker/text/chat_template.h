@@ -12,10 +12,9 @@
 #include <string_view>
 #include <vector>
 
-#include "common/api/api.h"
 #include "common/core/status.h"
 #include "common/json/json.h"
-#include "worker/text/chat_messages.h"
+#include "worker/text/template_roles.h"
 
 namespace troupe {
 
@@ -49,7 +48,7 @@ class ChatTemplate {
   // HH:MM:SS") fixes strftime_now.
   StatusOr<std::string> render(const bj::object& context) const;
   const TemplateTraits& traits() const;
-  // Finds out, by rendering, whether content has to come in parts. load() does.
+  // Finds out, by rendering, which roles it shows and how it takes content (template_probe.h). load() does.
   void probe();
 
  private:
@@ -57,12 +56,5 @@ class ChatTemplate {
   explicit ChatTemplate(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
-
-// Builds the context of a chat request: messages, tools, add_generation_prompt, bos_token/eos_token/… of
-// the tokenizer (`special_tokens`), chat_template_kwargs on top, which replace neither messages nor
-// tools. `map` is applied to the messages' texts.
-StatusOr<bj::object> chat_context(const GenerateRequest& request, const bj::object& special_tokens,
-                                  bool add_generation_prompt = true, const TemplateTraits& traits = {},
-                                  const TextMap& map = {});
 
 }  // namespace troupe

@@ -376,7 +376,10 @@ TEST(ApiParse, AcceptsFiveRolesAndListsThemForOthers) {
   std::string names;
   for (const ChatMessage& message : all.value().messages) names += std::string(role_name(message.role)) + " ";
   EXPECT_EQ(names, "system developer user assistant tool ");
-  for (const std::string role : {"\"function\"", "\"User\"", "\"\"", "5", "[]"}) {
+  EXPECT_EQ(chat_of(R"([{"role":"function","name":"f","content":"x"}])").value().messages[0].role,
+            Role::kTool)
+      << "its older name";
+  for (const std::string role : {"\"ipython\"", "\"User\"", "\"\"", "5", "[]"}) {
     EXPECT_THAT(
         fault_of(chat_of("[{\"role\":" + role + ",\"content\":\"x\"}]")),
         HasSubstr(

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "worker/text/chat_context.h"
 #include "worker/text/chat_template.h"
 
 namespace troupe {

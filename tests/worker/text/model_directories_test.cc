@@ -12,6 +12,7 @@
 
 #include "common/json/json.h"
 #include "tests/cpu_time.h"
+#include "worker/text/chat_context.h"
 #include "worker/text/chat_template.h"
 #include "worker/text/tokenizer/tokenizer.h"
 #include "worker/text/tokenizer/tokenizer_class.h"

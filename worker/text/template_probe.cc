@@ -1,0 +1,88 @@
+#include "worker/text/template_probe.h"
+
+#include <boost/json/object.hpp>
+#include <string>
+#include <vector>
+
+#include "worker/text/chat_context.h"
+
+namespace troupe {
+namespace {
+
+// A text that no template has.
+constexpr std::string_view kProbeText = "8f1bd2c07e";
+
+ChatMessage probe_message(Role role) {
+  return {role, std::string(kProbeText), ""};
+}
+ChatMessage other_message(Role role) {
+  return {role, "hello", ""};
+}
+// Ids of calls have nine letters and digits where templates count.
+ChatMessage calling_message() {
+  return {
+      Role::kAssistant, "",
+      R"({"tool_calls":[{"id":"call00001","type":"function","function":{"name":"f","arguments":"{}"}}]})"};
+}
+ChatMessage result_message() {
+  return {Role::kTool, std::string(kProbeText), R"({"tool_call_id":"call00001","name":"f"})"};
+}
+
+class Prober {
+ public:
+  Prober(const RenderTemplate& render, const TemplateTraits& traits) : render_(render), traits_(traits) {}
+
+  // Whether the chat shows the probe's text. (A list that is printed whole shows its text, too.)
+  bool shows(std::vector<ChatMessage> messages) const {
+    GenerateRequest request;
+    request.messages = std::move(messages);
+    const auto context = chat_context(request, {{"bos_token", ""}, {"eos_token", ""}},
+                                      /*add_generation_prompt=*/false, traits_);
+    const auto text = context.ok() ? render_(*context) : StatusOr<std::string>(context.status());
+    return text.ok() && text->find(kProbeText) != std::string::npos &&
+           text->find("'type'") == std::string::npos;
+  }
+
+  RoleUse use_of(Role role) const {
+    const ChatMessage probe = probe_message(role), other = other_message(role);
+    if (!shows({probe, user_}) || !shows({probe, user_, assistant_, user_})) return RoleUse::kNowhere;
+    const bool is_anywhere = shows({other, probe, user_}) && shows({user_, probe}) &&
+                             shows({user_, assistant_, probe, user_}) && shows({user_, assistant_, probe}) &&
+                             shows({other, user_, assistant_, probe, user_}) &&
+                             shows({other, user_, assistant_, user_, probe});
+    return is_anywhere ? RoleUse::kAnywhere : RoleUse::kAtBeginning;
+  }
+
+  bool shows_results() const {
+    return shows({user_, calling_message(), result_message()}) ||
+           shows({user_, calling_message(), result_message(), assistant_, user_});
+  }
+  bool shows_stray_results() const {
+    return shows({user_, result_message()}) && shows({user_, assistant_, result_message()});
+  }
+
+ private:
+  const RenderTemplate& render_;
+  const TemplateTraits traits_;
+  const ChatMessage user_ = other_message(Role::kUser), assistant_ = other_message(Role::kAssistant);
+};
+
+}  // namespace
+
+TemplateTraits probed_traits(const RenderTemplate& render, const TemplateTraits& known) {
+  TemplateTraits traits;
+  traits.knows_developer = known.knows_developer;
+  const std::vector<ChatMessage> alone = {probe_message(Role::kUser)};
+  if (!Prober(render, traits).shows(alone)) {
+    traits.wants_parts = true;
+    if (!Prober(render, traits).shows(alone)) return known;
+  }
+  const Prober prober(render, traits);
+  traits.system = prober.use_of(Role::kSystem);
+  if (traits.knows_developer) traits.developer = prober.use_of(Role::kDeveloper);
+  traits.shows_results = prober.shows_results();
+  traits.shows_stray_results = prober.shows_stray_results();
+  return traits;
+}
+
+}  // namespace troupe
