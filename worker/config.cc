@@ -36,8 +36,9 @@ void describe_model(SettingsSchema& schema, WorkerSettings& s) {
              "name clients ask for; empty: the model directory's own name");
   schema.add_enum(
       "special_tokens_in_content", &s.special_tokens_in_content, kContentTokensNames,
-      "what a special token's text, such as <|im_end|>, is in a chat's messages: text, so that no "
-      "user ends a turn, or (allow) the token; completions always have the token");
+      "what a special token's text, such as <|im_end|>, is in a chat's messages, tools and template "
+      "arguments: text, so that no user ends a turn, or (allow) the token; completions always have the "
+      "token");
   schema.add(
       "openai_defaults", &s.openai_defaults,
       "a completion without max_tokens ends after 16 tokens, as OpenAI's and vLLM's do; else it goes on "

@@ -26,6 +26,7 @@ StatusOr<bj::object> chat_context(const GenerateRequest& request, const bj::obje
   context["tools"] = nullptr;
   if (!request.tools_json.empty()) {
     TROUPE_ASSIGN_OR_RETURN(context["tools"], parse_part(request.tools_json, "tools"));
+    if (map) map_texts(context["tools"], map);
   }
   context["documents"] = nullptr;
   if (!request.chat_template_kwargs_json.empty()) {
@@ -37,7 +38,8 @@ StatusOr<bj::object> chat_context(const GenerateRequest& request, const bj::obje
         return invalid_argument(absl::StrCat("chat_template_kwargs.",
                                              to_absl({entry.key().data(), entry.key().size()}),
                                              ": is the conversation's own; send it beside them"));
-      context[entry.key()] = entry.value();
+      bj::value& value = context[entry.key()] = entry.value();
+      if (map) map_texts(value, map);
     }
   }
   return context;
