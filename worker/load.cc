@@ -164,7 +164,7 @@ StatusOr<LoadedModel> load_checkpoint(const WorkerSettings& settings, Metrics& m
   model.served.config = runner->config();
   add_tokenizer_eos(*model.tokenizer, model.served);
   describe_served(settings, model);
-  for (const int64_t id : model.served.config.eos_ids_beyond) {
+  for (const std::string& id : model.served.config.eos_ids_unusable) {
     log.warn(
         "eos_token_id_unknown",
         {{"id", id}, {"vocab_size", model.served.config.vocab_size}, {"effect", "no answer ends with it"}});

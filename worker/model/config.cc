@@ -121,7 +121,7 @@ Status read_model(const ConfigKeys& keys, ModelConfig& config) {
   TROUPE_ASSIGN_OR_RETURN(const auto tied, keys.boolean("tie_word_embeddings"));
   config.tie_word_embeddings = tied.value_or(false);
   TROUPE_ASSIGN_OR_RETURN(config.eos_token_ids,
-                          keys.token_ids("eos_token_id", config.vocab_size, config.eos_ids_beyond));
+                          keys.token_ids("eos_token_id", config.vocab_size, config.eos_ids_unusable));
   TROUPE_ASSIGN_OR_RETURN(const auto bos, keys.integer("bos_token_id", {-1, config.vocab_size - 1}));
   if (bos && *bos >= 0) config.bos_token_id = static_cast<int32_t>(*bos);
   return absl::OkStatus();
@@ -131,7 +131,7 @@ Status read_model(const ConfigKeys& keys, ModelConfig& config) {
 // false means greedy.
 Status read_generation(const ConfigKeys& keys, ModelConfig& config) {
   TROUPE_ASSIGN_OR_RETURN(std::vector<int32_t> eos,
-                          keys.token_ids("eos_token_id", config.vocab_size, config.eos_ids_beyond));
+                          keys.token_ids("eos_token_id", config.vocab_size, config.eos_ids_unusable));
   if (!eos.empty()) config.eos_token_ids = std::move(eos);
   TROUPE_ASSIGN_OR_RETURN(config.temperature, keys.number("temperature", 0.0, 100.0));
   TROUPE_ASSIGN_OR_RETURN(config.top_p, keys.number("top_p", 0.0, 1.0));

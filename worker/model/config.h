@@ -55,9 +55,9 @@ struct ModelConfig {
   bool attention_bias = false;  // on the family's own choice of products
   bool mlp_bias = false;
   bool tie_word_embeddings = false;
-  DType dtype = DType::kBFloat16;       // the checkpoint's
-  std::vector<int32_t> eos_token_ids;   // generation_config's list wins over config's
-  std::vector<int64_t> eos_ids_beyond;  // that its list names and the vocabulary does not have
+  DType dtype = DType::kBFloat16;             // the checkpoint's
+  std::vector<int32_t> eos_token_ids;         // generation_config's list wins over config's
+  std::vector<std::string> eos_ids_unusable;  // as JSON: what its list has that is no id of the vocabulary
   std::optional<int32_t> bos_token_id;
 
   // Sampling defaults of generation_config.json (do_sample false → temperature 0).

@@ -14,6 +14,21 @@ namespace {
 constexpr size_t kIdListMax = 1024;
 constexpr size_t kShownBytesMax = 80;
 
+std::string shown(const bj::value& value) {
+  std::string text = to_json(value);
+  if (text.size() > kShownBytesMax) text = text.substr(0, kShownBytesMax - 3) + "...";
+  return text;
+}
+
+// The integer that a number is, also one written as 3.0.
+std::optional<int64_t> integer_of_json(const bj::value& value) {
+  if (value.is_int64()) return value.get_int64();
+  constexpr double kExact = 9007199254740992.0;  // 2^53
+  if (!value.is_double() || !(std::abs(value.get_double()) <= kExact)) return std::nullopt;
+  const double number = value.get_double();
+  return number == std::floor(number) ? std::optional(static_cast<int64_t>(number)) : std::nullopt;
+}
+
 }  // namespace
 
 ConfigKeys::ConfigKeys(const bj::object& object, std::string prefix)
@@ -33,18 +48,17 @@ Status ConfigKeys::error(std::string_view key, std::string_view reason) const {
 }
 
 Status ConfigKeys::wrong(std::string_view key, const bj::value& value, std::string_view wanted) const {
-  std::string shown = to_json(value);
-  if (shown.size() > kShownBytesMax) shown = shown.substr(0, kShownBytesMax - 3) + "...";
-  return error(key, absl::StrCat(shown, " is not supported; must be ", to_absl(wanted)));
+  return error(key, absl::StrCat(shown(value), " is not supported; must be ", to_absl(wanted)));
 }
 
 StatusOr<std::optional<int64_t>> ConfigKeys::integer(std::string_view key, IntRange range) const {
   const bj::value* value = find(key);
   if (value == nullptr) return std::optional<int64_t>();
-  if (!value->is_int64() || value->get_int64() < range.min || value->get_int64() > range.max) {
+  const std::optional<int64_t> number = integer_of_json(*value);
+  if (!number || *number < range.min || *number > range.max) {
     return wrong(key, *value, absl::StrCat("an integer in [", range.min, ", ", range.max, "]"));
   }
-  return std::optional<int64_t>(value->get_int64());
+  return number;
 }
 
 StatusOr<int64_t> ConfigKeys::required_integer(std::string_view key, IntRange range) const {
@@ -80,24 +94,24 @@ StatusOr<std::optional<std::string>> ConfigKeys::string(std::string_view key) co
 }
 
 StatusOr<std::vector<int32_t>> ConfigKeys::token_ids(std::string_view key, int64_t vocab_size,
-                                                     std::vector<int64_t>& beyond) const {
+                                                     std::vector<std::string>& unusable) const {
   std::vector<int32_t> ids;
   const bj::value* value = find(key);
   if (value == nullptr) return ids;
   const bj::array single{*value};
   const bj::array& list = value->is_array() ? value->get_array() : single;
-  for (const bj::value& id : list) {
-    if (id.is_int64() && id.get_int64() == -1) continue;  // some files write -1 for "none"
-    const bool is_id = list.size() <= kIdListMax && id.is_int64() && id.get_int64() >= 0;
-    const bool is_known = is_id && id.get_int64() < vocab_size;
-    if (is_id && !is_known && value->is_array()) {  // of a larger model of the family: it never comes
-      beyond.push_back(id.get_int64());
-      continue;
+  const std::string wanted = absl::StrCat("a token id in [0, ", vocab_size, ") or a list of them");
+  if (list.size() > kIdListMax) return wrong(key, *value, wanted);
+  for (const bj::value& item : list) {
+    const std::optional<int64_t> id = integer_of_json(item);
+    if (id == -1) continue;  // some files write -1 for "none"
+    if (id && *id >= 0 && *id < vocab_size) {
+      ids.push_back(static_cast<int32_t>(*id));
+    } else if (value->is_array()) {  // an id of a larger model of the family never comes
+      unusable.push_back(shown(item));
+    } else {
+      return wrong(key, *value, wanted);
     }
-    if (!is_known) {
-      return wrong(key, *value, absl::StrCat("a token id in [0, ", vocab_size, ") or a list of them"));
-    }
-    ids.push_back(static_cast<int32_t>(id.get_int64()));
   }
   return ids;
 }

@@ -31,15 +31,16 @@ class ConfigKeys {
   // "key 'x': 7 is not supported; must be <wanted>"
   Status wrong(std::string_view key, const boost::json::value& value, std::string_view wanted) const;
 
+  // 3.0 is an integer.
   StatusOr<std::optional<int64_t>> integer(std::string_view key, IntRange range) const;
   StatusOr<int64_t> required_integer(std::string_view key, IntRange range) const;
   StatusOr<std::optional<double>> number(std::string_view key, double min, double max) const;
   StatusOr<std::optional<bool>> boolean(std::string_view key) const;
   StatusOr<std::optional<std::string>> string(std::string_view key) const;
-  // An integer or a list of them; absent → empty. A list's ids that the vocabulary does not have go to
-  // `beyond`.
+  // An integer or a list of them; absent → empty. What is no id of the vocabulary in a list goes to
+  // `unusable` as JSON text, cut off where it is long.
   StatusOr<std::vector<int32_t>> token_ids(std::string_view key, int64_t vocab_size,
-                                           std::vector<int64_t>& beyond) const;
+                                           std::vector<std::string>& unusable) const;
 
  private:
   const boost::json::object& object_;

@@ -97,12 +97,31 @@ TEST(ModelConfig, GenerationConfigWinsAndGreedyIsTemperatureZero) {
   EXPECT_EQ(parse("{}").repetition_penalty, std::nullopt);
 }
 
-// Derived models keep the list of the family's largest.
-TEST(ModelConfig, EosIdsBeyondTheVocabularyAreNamedAndIgnored) {
-  const auto parsed = parse_model_config(with("eos_token_id", "[3,99]"), nullptr);
+// Derived models keep the list of the family's largest; tools write what they have.
+TEST(ModelConfig, WhatIsNoEosIdOfTheVocabularyIsNamedAndIgnored) {
+  for (const auto& [list, ids, unusable] :
+       std::vector<std::tuple<std::string, std::vector<int32_t>, std::vector<std::string>>>{
+           {"[3,99]", {3}, {"99"}},
+           {"[3,null]", {3}, {"null"}},
+           {R"([null,3.0,-2,"4",2.5,true,[1],-1])", {3}, {"null", "-2", "\"4\"", "2.5E0", "true", "[1]"}},
+           {"3.0", {3}, {}},
+           {"-1.0", {}, {}},
+           {"[99]", {}, {"99"}}}) {
+    const auto parsed = parse_model_config(with("eos_token_id", list), nullptr);
+    ASSERT_TRUE(parsed.ok()) << list << parsed.status();
+    EXPECT_EQ(parsed->eos_token_ids, ids) << list;
+    EXPECT_EQ(parsed->eos_ids_unusable, unusable) << list;
+    const bj::value generation = bj::object{{"eos_token_id", *parse_json(list)}};
+    EXPECT_TRUE(parse_model_config(base(), &generation).ok()) << list;
+  }
+}
+
+TEST(ModelConfig, IntegersMayBeWrittenAsFloats) {
+  const auto parsed = parse_model_config(with("num_hidden_layers", "2.0"), nullptr);
   ASSERT_TRUE(parsed.ok()) << parsed.status();
-  EXPECT_THAT(parsed->eos_token_ids, ElementsAre(3));
-  EXPECT_THAT(parsed->eos_ids_beyond, ElementsAre(99));
+  EXPECT_EQ(parsed->layers, 2);
+  EXPECT_FALSE(parse_model_config(with("num_hidden_layers", "2.5"), nullptr).ok());
+  EXPECT_FALSE(parse_model_config(with("num_hidden_layers", "1e300"), nullptr).ok());
 }
 
 ModelConfig parse(const bj::object& config) {
@@ -289,7 +308,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadConfig{"torch_dtype", "\"int8\"", "'int8' is not supported"},
         BadConfig{"tie_word_embeddings", "\"yes\"", "true or false"},
         BadConfig{"eos_token_id", "12", "a token id in [0, 12)"},
-        BadConfig{"eos_token_id", "[1,-2]", "a token id in [0, 12)"},
+        BadConfig{"eos_token_id", "1.5", "a token id in [0, 12)"},
         BadConfig{"bos_token_id", "12", "an integer in [-1, 11]"}));
 
 TEST(ModelConfig, RefusesABadGenerationConfigByKey) {
