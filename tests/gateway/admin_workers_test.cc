@@ -240,16 +240,13 @@ TEST_F(AdminWorkersTest, WithoutRulesOnlyALocalNetworksWorkersAreAdded) {
   for (const std::string url : {"http://169.254.169.254", "http://[::ffff:169.254.169.254]:80",
                                 "http://2852039166", "http://[fe80::1]", "http://metadata.google.internal",
                                 "https://llm.example.com", "http://203.0.113.7:31000"}) {
-    const Answer refused = gateway_.admin_send("POST", "/admin/workers", R"({"url":")" + url + ""
+    const Answer refused = gateway_.admin_send("POST", "/admin/workers", "{\"url\":\"" + url + "\"}");
+    EXPECT_EQ(refused.status, 403) << url;
+    EXPECT_NE(refused.body.find("admin.worker_urls_allowed"), std::string::npos) << refused.body;
   }
-  ");
-      EXPECT_EQ(refused.status, 403)
-      << url;
-  EXPECT_NE(refused.body.find("admin.worker_urls_allowed"), std::string::npos) << refused.body;
-}
-EXPECT_EQ(listed().size(), 1u);
-EXPECT_EQ(gateway_.admin_send("POST", "/admin/workers", R"({"url":"http://10.0.0.7:31000"})").status, 200);
-EXPECT_EQ(listed().size(), 2u);
+  EXPECT_EQ(listed().size(), 1u);
+  EXPECT_EQ(gateway_.admin_send("POST", "/admin/workers", R"({"url":"http://10.0.0.7:31000"})").status, 200);
+  EXPECT_EQ(listed().size(), 2u);
 }
 
 }  // namespace
