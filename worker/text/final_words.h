@@ -13,7 +13,7 @@
 namespace troupe {
 
 // How Transformers finds the place where the last message ends in a rendered chat: a text that no other has
-// (U+FDD2, a noncharacter) comes after it. The space that follows tells whether the template trims.
+// (U+FDD2, a noncharacter) comes after it. The space that follows shows whether the template trims.
 inline constexpr std::string_view kFinalTag = "\xEF\xB7\x92 ";
 // The request with the tag behind its last message. REQUIRES: it has messages.
 GenerateRequest with_final_tag(const GenerateRequest& request);
