@@ -445,7 +445,8 @@ TEST(UpstreamNames, AnswersNameTheModelThatTheClientAskedFor) {
     body.replace(body.find("\"demo\""), 6, "\"asked\"");
     return gateway.ask(body);
   };
-  EXPECT_EQ(ask(false).body, R"({"object":"chat.completion", "model": "asked","choices":[]})");
+  EXPECT_EQ(ask(false).body,
+            R"({"object":"chat.completion", "model": "asked","choices":[{"finish_reason":"stop"}]})");
   const Answer streamed = ask(true);
   EXPECT_THAT(streamed.body, HasSubstr("data: {\"model\":\"asked\",\"choices\":[{\"index\":0,\"delta\":"));
   EXPECT_THAT(streamed.body, HasSubstr("{\"content\":\"demo\"}")) << "its text is not touched";

@@ -292,8 +292,15 @@ class Tenants : public Queue {
   std::string dir;
 };
 
+Task<void> answer_response(StubWorker&, Exchange& exchange) {
+  HeaderList headers;
+  headers.emplace_back("content-type", "application/json");
+  co_await exchange.respond(200, headers, R"({"object":"response","output":[]})");
+}
+
 // vLLM has a cache of prefixes for these as well.
 TEST_F(Tenants, ResponsesOfTenantsShareNoCacheEither) {
+  loop.call([this] { stub.answer = answer_response; });
   const auto salt_of = [this](const std::string& key, const std::string& body) {
     RawPeer peer = gateway->connect();
     peer.send(http_post("/v1/responses", body, "authorization: Bearer key-" + key + "\r\n"));

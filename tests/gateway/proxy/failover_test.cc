@@ -255,10 +255,14 @@ TEST(Failover, LastErrorIsPassedOnWhenAllCandidatesFail) {
   }
 }
 
-TEST(Failover, TimeoutOfAWorkerIsPassedOnNotRetried) {
+TEST(Failover, TimeoutOfAWorkerOfOursIsPassedOnNotRetried) {
   Loop loop;
   StubWorker a(loop, answer_status(504)), b(loop, answer_status(504));
+  a.load_status = b.load_status = 200;
+  a.load.epoch = b.load.epoch = "life";
   TestGateway gateway(loop, {a.endpoint(), b.endpoint()});
+  const Fleet& fleet = gateway.gateway->fleet();
+  EXPECT_TRUE(loop.eventually([&] { return fleet.ours(0) && fleet.ours(1); }));
   const Answer answer = gateway.ask(chat_body(kCard, "x"));
   EXPECT_EQ(answer.status, 504);
   EXPECT_NE(answer.body.find("stub says 504"), std::string::npos);
