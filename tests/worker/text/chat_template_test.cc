@@ -15,6 +15,7 @@
 
 #include "common/json/json.h"
 #include "tests/cpu_time.h"
+#include "worker/text/chat_context.h"
 #include "worker/text/subcommands.h"
 #include "worker/text/tokenizer/tokenizer_config.h"
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/json/json.h"
+#include "worker/text/chat_context.h"
 #include "worker/text/chat_template.h"
 #include "worker/text/tokenizer/tokenizer.h"
 
