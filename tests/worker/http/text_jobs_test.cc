@@ -211,13 +211,15 @@ TEST_F(TextJobsTest, AJobWhoseClientIsGoneStops) {
 
 TEST_F(TextJobsTest, AShortTextDoesNotWaitForALongOne) {
   TextJobs jobs(std::chrono::hours(1));
-  std::promise<void> release;
-  auto held = [&release]() -> ApiResult<std::string> {
+  std::promise<void> began, release;
+  auto held = [&began, &release]() -> ApiResult<std::string> {
+    began.set_value();
     release.get_future().get();
     return std::string("late");
   };
   auto late = start(jobs, TextJobs::kLongBytes, std::move(held));
   EXPECT_EQ(start(jobs, TextJobs::kLongBytes - 1, done).get(), "done");
+  began.get_future().get();
   std::this_thread::sleep_for(milliseconds(20));
   EXPECT_GE(jobs.age(TextJobs::Kind::kLong), milliseconds(20)) << "it has not come back";
   EXPECT_EQ(jobs.age(TextJobs::Kind::kShort), Duration::zero());
