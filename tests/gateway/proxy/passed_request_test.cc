@@ -288,7 +288,8 @@ TEST_F(PassedRequests, AnswerThatIsNoneIsItsWorkersFault) {
         ASSERT_EQ(answer.body, good) << api.path << ", " << fault.name;
       }
       EXPECT_GT(seen(ours_), 0u) << api.path << ", " << fault.name << ": it was never asked";
-      EXPECT_LE(seen(ours_), 16u) << api.path << ", " << fault.name;
+      // An overloaded one keeps its share, a half by chance of names; none attracts more by failing fast.
+      EXPECT_LE(seen(ours_), 22u) << api.path << ", " << fault.name;
     }
   }
 }
