@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import time
 
 import httpx
 import pytest
@@ -17,6 +18,9 @@ from test_sim import FAST, cached, metric, persona
 # every so often it does as much less often there, or the replay plans twenty times where it planned once and moves sets that
 # stayed, the more of them the longer a busy machine took.
 IN_PROFILE_TIME = ("--rate-scale", 1 / FAST[1], "--route.plan-interval-s", 4 * FAST[1], "--report-ms", 100 * FAST[1])
+# A user reads for a second of the profile's time before the next turn. Workers gather what they hold for up to 10 ms before
+# they publish it, in real time at every speed: the other gateway cannot know of a turn that ended less than that ago.
+READS_S = 1 / FAST[1]
 OFF_MAX = 0.02  # .009 in 10 runs of 10 beside a load on both cores: the gateway only guesses what of a prompt is a block
 
 
@@ -42,6 +46,7 @@ def talk(urls, index, turns):
             answer = whole_chat(urls[(turn + index) % len(urls)], chat_body(messages, max_tokens=40), client)
             messages.append({"role": "assistant", "content": answer.text})
             usages.append(answer.usage)
+            time.sleep(READS_S)
     return usages
 
 
