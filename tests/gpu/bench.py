@@ -220,7 +220,7 @@ def sample_lengths(model):
 def busy_worker(model, *options):
     small = model.small
     model.unload()
-    return Worker(model, "--load-format", "dummy", "--max-num-seqs", "8" if small else "256", "--max-num-batched-tokens", "256" if small else "2048",
+    return Worker(model, "--load-format", "dummy", "--max-num-seqs", "8" if small else "256", "--max-num-batched-tokens", "64" if small else "2048",
                   *(["--kv-cache-tokens", "2048"] if small else []), *options)
 
 

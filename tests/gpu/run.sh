@@ -21,7 +21,8 @@ driver, and CUDA 13's cuBLASLt; builds and installs nothing. Runs
 
 A line a part as it ends, and all of them at the end; non-zero where one failed. Without a GPU: SKIPPED, and zero. An emulated device needs
 more time: TROUPE_GPU_KERNELS_S and TROUPE_GPU_SERVED_S, longest that these parts may take (120 and 180 s if unset), TROUPE_GPU_SUITE_S, longest
-that one suite of kernels may (30 s), and TROUPE_GPU_SERVED, options for served.py.
+that one suite of kernels may (30 s), or less work: TROUPE_GPU_WITHOUT, a filter of tests of kernels to leave out, TROUPE_GPU_PROMPTS, how many
+lines of prompts.txt the model scores (all), and TROUPE_GPU_SERVED, options for served.py.
 H
 }
 case "${1:-}" in -h|--help) usage; exit 0 ;; esac
@@ -58,14 +59,14 @@ kernels_part() {
     left=$((end - SECONDS))
     if [ $left -lt 1 ]; then echo "$suite: no time left (TROUPE_GPU_KERNELS_S)"; result=1; continue; fi
     [ $left -le "${TROUPE_GPU_SUITE_S:-30}" ] || left=${TROUPE_GPU_SUITE_S:-30}
-    if timeout -k 5 "$left" "$bin/cuda_gpu_test" --gtest_filter="$suite*" > "$folder/suite" 2>&1; then echo "$suite $(grep -c '\[       OK' "$folder/suite") passed"; else
+    if timeout -k 5 "$left" "$bin/cuda_gpu_test" --gtest_filter="$suite*${TROUPE_GPU_WITHOUT:+-$TROUPE_GPU_WITHOUT}" > "$folder/suite" 2>&1; then echo "$suite $(grep -c '\[       OK' "$folder/suite") passed"; else
       echo "$suite: FAILED with $?"; tail -n 40 "$folder/suite"; result=1
     fi
   done
   return $result
 }
 
-logprobs() { timeout "${TROUPE_GPU_SUITE_S:-60}" "$bin/troupe-worker" logprobs --model "$model" "$@" < "$here/prompts.txt"; }
+logprobs() { head -n "${TROUPE_GPU_PROMPTS:--0}" "$here/prompts.txt" | timeout "${TROUPE_GPU_SUITE_S:-60}" "$bin/troupe-worker" logprobs --model "$model" "$@"; }
 # The worst and the mean difference of all log-probabilities of two runs, held to bounds.
 compare() {  # compare TRUTH FILE WORST MEAN
   awk -v worst_max="$3" -v mean_max="$4" '
