@@ -282,6 +282,16 @@ def check_repository(paths):
             result = subprocess.run(["bash", "-n", path], cwd=ROOT, capture_output=True, text=True)
             if result.returncode:
                 report(path, 1, result.stderr.strip())
+    check_scripts(paths)
+
+
+def check_scripts(paths, root=ROOT):
+    """README and docs print scripts as commands: a file that names its interpreter can be run as it is."""
+    for path in paths:
+        if path.endswith((".py", ".sh")) and not os.access(root / path, os.X_OK):
+            with open(root / path, "rb") as file:
+                if file.read(2) == b"#!":
+                    report(path, 1, f"begins with #! and cannot be run: git update-index --chmod=+x {path}, or drop that line")
 
 
 README_LINES_MAX, README_WORDS_MAX, TABLE_COLUMNS_MAX = 100, 900, 160
@@ -303,6 +313,11 @@ def check_names_in_pages(pages, codes):
             inside = any(re.search(rf"\b{member}\b", body) for body in bodies.get(owner, []))
             if not inside and not re.search(rf"\b{owner}::{member}\b", every_code):
                 report(page, line_of(text, match.start()), f"'{match.group(0)}' is not in the code: name what is there now")
+        # `name` (`path/to/file.cc`): in that file.
+        for match in re.finditer(r"`(?:\w+::)*(\w+)(?:\(\))?` \(`([\w./-]+\.(?:cc|h|cu|cuh|py|sh))`\)", text):
+            name, path = match.groups()
+            if path in codes and not re.search(rf"\b{name}\b", codes[path]):
+                report(page, line_of(text, match.start()), f"there is no '{name}' in {path}: name the file that has it now")
 
 
 def check_readme(pages=None):

@@ -52,6 +52,21 @@ class Rules(unittest.TestCase):
         for path, text in good.items():
             self.assertEqual(found(tidy.check_includes, path, text + "\n"), [], path)
 
+    def test_scripts_can_be_run(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for name, text, mode in (("a.py", "#!/usr/bin/env python3\n", 0o644), ("b.py", "#!/usr/bin/env python3\n", 0o755), ("c.py", "import os\n", 0o644)):
+                (root / name).write_text(text)
+                (root / name).chmod(mode)
+            wrong = found(tidy.check_scripts, ["a.py", "b.py", "c.py"], root)
+            self.assertEqual(len(wrong), 1)
+            self.assertIn("a.py", wrong[0])
+
+    def test_names_beside_a_path_are_in_that_file(self):
+        codes = {"gateway/a.cc": "int methods_of(int);", "gateway/b.cc": "int other;"}
+        self.assertEqual(found(tidy.check_names_in_pages, {"x.md": "`methods_of` (`gateway/a.cc`)"}, codes), [])
+        self.assertTrue(found(tidy.check_names_in_pages, {"x.md": "`methods_of` (`gateway/b.cc`)"}, codes))
+
     def test_coroutine_rules(self):
         bad = ["co_await send({.a = 1});", "co_await send(x, {1, 2});", "co_await send(Options{.a = 1});", "auto x = ok ? co_await f() : 1;",
                "spawn([this]() -> Task<void> { co_return; });", "auto x = Pair{co_await f(), 2};", "co_await send(Options{});",
