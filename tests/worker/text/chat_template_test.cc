@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <random>
 #include <sstream>
 #include <thread>
@@ -191,6 +192,7 @@ TEST(ChatTemplate, RendersPublishedTemplatesByteForByte) {
   }
   EXPECT_EQ(right, total);
   EXPECT_EQ(total, 19 * 13 * 2);
+  std::cout << "published templates rendered byte for byte: " << right << " of " << total << "\n";
 }
 
 TEST(ChatTemplate, ErrorsNameTheLine) {
