@@ -60,7 +60,7 @@ std::string_view tail_session_of(std::string_view path) {
 }
 
 std::string conversation_json(const CachedConversation& conversation) {
-  std::string out = "{\"object\":\"tail\",\"model\":";
+  std::string out = "{\"object\":\"conversation\",\"model\":";
   append_json_string(out, conversation.model);
   absl::StrAppend(&out, ",\"session\":\"", conversation.session.hex(),
                   "\",\"set\":", quoted_or_null(conversation.set),
@@ -84,7 +84,8 @@ std::string conversation_list_json(std::span<const CachedConversation> conversat
 }
 
 std::string conversation_made_json(int64_t tokens, int64_t cached_tokens) {
-  return absl::StrCat("{\"object\":\"tail\",\"tokens\":", tokens, ",\"cached_tokens\":", cached_tokens, "}");
+  return absl::StrCat("{\"object\":\"conversation\",\"tokens\":", tokens,
+                      ",\"cached_tokens\":", cached_tokens, "}");
 }
 
 ApiResult<CachedConversation> parse_conversation(std::string_view body, const ApiLimits& limits) {

@@ -1,14 +1,13 @@
 #pragma once
 
 // /v1/conversations, between workers and gateways: the conversations whose KV a worker keeps, by their token
-// ids, so that another worker can compute them before their next turns arrive there. A "tail" is all
-// of a conversation from its first token on.
+// ids, so that another worker can compute them before their next turns arrive there.
 //
 //   GET  /v1/conversations            the most recently used ones, without ids
 //   GET  /v1/conversations/{session}  one, with its ids: the body of the POST
 //   POST /v1/conversations            computes one, after every answered request
 //
-//   {"object": "tail", "model": …, "session": …, "set": …, "salt": …,
+//   {"object": "conversation", "model": …, "session": …, "set": …, "salt": …,
 //    "prefix_tokens": …, "tokens": …, "ids": […]}
 //
 // The answer to POST states how many of the tokens were already cached.
