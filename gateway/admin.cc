@@ -55,8 +55,10 @@ ApiError not_addable(const Endpoint& endpoint, const WorkerUrlRules& rules) {
   ApiError error = ApiError::bad_field(
       "url",
       absl::StrCat("'url' is ", endpoint.authority(), ", which ",
-                   rules.is_default() ? "is on no private network: admin.worker_urls_allowed must name it"
-                                      : "admin.worker_urls_allowed does not allow"));
+                   rules.is_default()
+                       ? "is no address of a private network and no name that only a local one resolves: "
+                         "admin.worker_urls_allowed must name it"
+                       : "admin.worker_urls_allowed does not allow"));
   error.http_status = 403;
   error.code = "worker_url_not_allowed";
   return error;

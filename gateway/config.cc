@@ -285,6 +285,7 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
   TROUPE_RETURN_IF_ERROR(make_tls(s, config));
   TROUPE_RETURN_IF_ERROR(check(config.admission_queue.room));
   TROUPE_ASSIGN_OR_RETURN(config.telemetry, make_telemetry(s.telemetry));
+  TROUPE_RETURN_IF_ERROR(normalize_origins(config.main_server.cors_origins));
   make_listeners(config);
   make_parts(config);
   TROUPE_RETURN_IF_ERROR(make_record(s, config));

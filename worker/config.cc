@@ -340,6 +340,7 @@ Status resolve_worker_settings(WorkerSettings& s) {
   if (s.served_model_name.empty()) s.served_model_name = directory_name(s.runner.model_dir);
   TROUPE_RETURN_IF_ERROR(check_scheduling(s));
   TROUPE_RETURN_IF_ERROR(check_registration(s));
+  TROUPE_RETURN_IF_ERROR(normalize_origins(s.server.http.cors_origins));
   TROUPE_RETURN_IF_ERROR(make_tls_listener(s.tls, "tls").status());
   TROUPE_RETURN_IF_ERROR(TlsContext::for_client(s.etcd_tls, "etcd_tls").status());
   fill_in(s.runner.threads, std::max(1u, std::thread::hardware_concurrency()));

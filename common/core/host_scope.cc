@@ -94,7 +94,8 @@ HostScope scope_of_name(std::string_view name) {
   if (name.empty() || std::any_of(std::begin(kMetadata), std::end(kMetadata), is))
     return HostScope::kLinkLocal;
   if (name.find('.') == std::string_view::npos) return HostScope::kLocalName;
-  constexpr std::string_view kEnds[] = {".local", ".localhost", ".internal", ".svc"};
+  constexpr std::string_view kEnds[] = {".local", ".localhost", ".internal", ".svc",      ".lan",
+                                        ".home",  ".home.arpa", ".corp",     ".intranet", ".private"};
   const bool local = std::any_of(std::begin(kEnds), std::end(kEnds), [name](std::string_view end) {
     return absl::EndsWithIgnoreCase(to_absl(name), to_absl(end));
   });

@@ -10,7 +10,8 @@ namespace troupe {
 
 enum class HostScope : uint8_t {
   kPrivate,    // an address of this machine or of a private network (RFC 1918, 6598, 4193)
-  kLocalName,  // a name that only a local network resolves: one label, .local, .localhost, .internal, .svc
+  kLocalName,  // a name that only a local network resolves: one label, or below .local, .lan, .svc and the
+               // like
   kPublic,     // any other address
   kPublicName,
   // An address of the link, multicast, or none; or a cloud's metadata service, which hands out the machine's

@@ -32,7 +32,44 @@ bool is_local(std::string_view name) {
          host_scope(name) == HostScope::kLocalName;
 }
 
+bool has_header(const HttpRequest& request, std::string_view name) {
+  return std::any_of(request.headers.begin(), request.headers.end(),
+                     [name](const auto& header) { return header.first == name; });
+}
+
+// Browsers send their languages and where the page is from, whatever a script sets.
+bool is_from_browser(const HttpRequest& request) {
+  return has_header(request, "accept-language") || has_header(request, "sec-fetch-site") ||
+         has_header(request, "origin") || request.header("user-agent").starts_with("Mozilla/");
+}
+
+StatusOr<std::string> parse_origin(std::string_view text) {
+  if (text == "*" || text == "null") return std::string(text);
+  const auto refused = [text](std::string_view why) {
+    return invalid_argument(absl::StrCat("cors.allowed_origins: '", to_absl(text),
+                                         "' is no origin such as http://localhost:8000: ", to_absl(why)));
+  };
+  std::string origin = absl::AsciiStrToLower(to_absl(text));
+  const size_t scheme_end = origin.find("://");
+  if (scheme_end == std::string::npos || scheme_end == 0) return refused("it has no scheme");
+  if (origin.find('/', scheme_end + 3) == origin.size() - 1) origin.pop_back();
+  const std::string scheme = origin.substr(0, scheme_end), rest = origin.substr(scheme_end + 3);
+  if (rest.find('*') != std::string::npos) return refused("'*' is all of them, and part of none");
+  if (rest.empty() || rest.find_first_of("/?#@ \t,") != std::string::npos)
+    return refused("it is a scheme, a host and a port, and no more");
+  const std::string_view own_port = scheme == "http" ? ":80" : scheme == "https" ? ":443" : "";
+  if (!own_port.empty() && rest.ends_with(own_port)) origin.resize(origin.size() - own_port.size());
+  return origin;
+}
+
 }  // namespace
+
+Status normalize_origins(CorsOrigins& origins) {
+  for (std::string& origin : origins) {
+    TROUPE_ASSIGN_OR_RETURN(origin, parse_origin(origin));
+  }
+  return absl::OkStatus();
+}
 
 bool allows_origin(const CorsOrigins& origins, std::string_view origin) {
   return !origin.empty() && std::any_of(origins.begin(), origins.end(), [origin](const std::string& one) {
@@ -74,6 +111,14 @@ std::optional<ApiError> host_refusal(std::string_view host, const std::vector<st
   if (is_allowed) return std::nullopt;
   return forbidden(absl::StrCat("the host '", to_absl(name),
                                 "' is none of this port's; ask by its address, or name it in admin.hosts"));
+}
+
+std::optional<ApiError> rebound_refusal(const HttpRequest& request, const CorsOrigins& allowed) {
+  if (!is_from_browser(request) || allows_origin(allowed, request.header("origin"))) return std::nullopt;
+  const std::string_view host = name_of(request.header("host"));
+  if (!host.empty() && is_local(host)) return std::nullopt;
+  return forbidden(absl::StrCat("a browser reads this by an address or a local name, not as '", to_absl(host),
+                                "', which a web page may have had resolve here"));
 }
 
 std::optional<ApiError> page_refusal(const HttpRequest& request, const CorsOrigins* allowed) {

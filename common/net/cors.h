@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "common/api/error.h"
+#include "common/core/status.h"
 #include "common/net/http_message.h"
 
 namespace troupe {
@@ -25,6 +26,9 @@ namespace troupe {
 // from elsewhere read nothing.
 using CorsOrigins = std::vector<std::string>;
 
+// Makes of what an operator wrote what browsers send: scheme and host in lower case, without the scheme's own
+// port and a last slash. kInvalidArgument names what is no origin.
+Status normalize_origins(CorsOrigins& origins);
 // Is `origin`, an Origin header's value, one of them? ("" is none.)
 bool allows_origin(const CorsOrigins& origins, std::string_view origin);
 // Headers of an answer to `request`; none: it has no allowed origin.
@@ -36,6 +40,11 @@ std::optional<HeaderList> preflight_answer(const CorsOrigins& origins, const Htt
 // 403 where `host`, a Host header's value, is a name under which a page from elsewhere may have come: neither
 // an address, nor a name that only a local network resolves (core/host_scope.h), nor one of `allowed`.
 std::optional<ApiError> host_refusal(std::string_view host, const std::vector<std::string>& allowed);
+
+// 403 where a browser reads what is somebody's under a name that host_refusal() would not take: after DNS
+// rebinding a page reads as its own server what no Origin comes with. `request` is a browser's if it has what
+// browsers send with everything and scripts cannot take away. Pages of `allowed` origins pass.
+std::optional<ApiError> rebound_refusal(const HttpRequest& request, const CorsOrigins& allowed);
 
 // 403 if a page sent it. `allowed`: origins whose pages may; null: none may.
 std::optional<ApiError> page_refusal(const HttpRequest& request, const CorsOrigins* allowed);

@@ -54,7 +54,10 @@ void Proxy::start_drain(Duration grace) {
 }
 
 std::optional<ApiError> Proxy::page_refusal_of(const HttpRequest& request) const {
-  return changes_state(request) ? change_refusal(request, &core_.options.cors_origins) : std::nullopt;
+  const CorsOrigins& origins = core_.options.cors_origins;
+  if (changes_state(request)) return change_refusal(request, &origins);
+  const bool of_users = request.path == kPrefixesPath || !prefix_id_of(request.path).empty();
+  return of_users ? rebound_refusal(request, origins) : std::nullopt;
 }
 
 Task<void> Proxy::handle(Exchange& exchange) {

@@ -69,6 +69,17 @@ class PageGuardTest : public ::testing::Test {
   TestGateway gateway_{loop_, {worker_.endpoint()}, config()};
 };
 
+TEST_F(PageGuardTest, ABrowserReadsPinsUnderLocalNamesAlone) {
+  const Way list{"GET", std::string(kPrefixesPath)}, models{"GET", "/v1/models"};
+  const std::string rebound = "host: evil.example\r\naccept-language: en\r\n";
+  EXPECT_TRUE(is_cross_site(main(list, rebound)));
+  EXPECT_TRUE(is_cross_site(main({"GET", "/v1/prefixes/prefix-" + std::string(32, 'a')}, rebound)));
+  EXPECT_EQ(main(models, rebound).status, 200);
+  EXPECT_EQ(main(list, "host: chat.example.com\r\n").status, 200) << "a program";
+  EXPECT_EQ(main(list, "host: 127.0.0.1\r\naccept-language: en\r\n").status, 200);
+  EXPECT_EQ(main(list, std::string("host: evil.example\r\norigin: ") + kUi + "\r\n").status, 200);
+}
+
 TEST_F(PageGuardTest, MainPort) {
   const auto ways = ways_of(main_port_routes(), "prefix-" + std::string(32, 'a'));
   int guarded = 0;

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "common/api/cache_report.h"
-#include "common/net/cors.h"
 #include "common/net/request_headers.h"
 #include "worker/http/conversations.h"
 #include "worker/http/http_call.h"
+#include "worker/http/page_guard.h"
 #include "worker/http/prefixes.h"
 #include "worker/http/residency_stream.h"
 #include "worker/http/text_metrics.h"
@@ -31,13 +31,6 @@ ApiError keeps_conversations() {
       "this worker tells nobody of its conversations (hand_on_conversations: false in its configuration)");
   error.http_status = 403;
   return error;
-}
-
-// The error of a page from elsewhere that would change something.
-std::optional<ApiError> page_refusal_of(const HttpRequest& request, bool only_asks,
-                                        const CorsOrigins& origins) {
-  const bool reads = request.method == "GET" || request.method == "HEAD";
-  return reads || only_asks ? std::nullopt : change_refusal(request, &origins);
 }
 
 PrefixRegistry::Options book_options(const LoadReport& report, double max_pinned_share) {
@@ -96,7 +89,7 @@ struct WorkerServer::Impl {
   struct Route {
     std::string_view methods, path;
     Task<void> (Impl::*handler)(HttpCall&);
-    bool only_asks = false;  // its POST changes nothing here: any page may send it
+    PageRule page = PageRule::kGuarded;
   };
   static const std::array<Route, 18> kRoutes;
   static const Route* find_route(std::string_view path);
@@ -124,19 +117,19 @@ struct WorkerServer::Impl {
 };
 
 constexpr std::array<WorkerServer::Impl::Route, 18> WorkerServer::Impl::kRoutes{{
-    {"POST", "/v1/chat/completions", &Impl::chat, true},
-    {"POST", "/v1/completions", &Impl::completions, true},
-    {"POST", "/tokenize", &Impl::tokenize, true},
-    {"POST", "/detokenize", &Impl::detokenize, true},
+    {"POST", "/v1/chat/completions", &Impl::chat, PageRule::kOnlyAsks},
+    {"POST", "/v1/completions", &Impl::completions, PageRule::kOnlyAsks},
+    {"POST", "/tokenize", &Impl::tokenize, PageRule::kOnlyAsks},
+    {"POST", "/detokenize", &Impl::detokenize, PageRule::kOnlyAsks},
     {"GET, HEAD", "/v1/models", &Impl::models},
     {"GET, HEAD", "/v1/models/", &Impl::models},
     {"GET, HEAD", kModelRoute, &Impl::models},
-    {"GET, HEAD, POST", kPrefixesPath, &Impl::all_prefixes},
-    {"GET, HEAD, DELETE", kPrefixRoute, &Impl::one_prefix},
-    {"GET, HEAD, POST", kConversationsPath, &Impl::all_conversations},
-    {"GET, HEAD", kTailRoute, &Impl::one_conversation},
+    {"GET, HEAD, POST", kPrefixesPath, &Impl::all_prefixes, PageRule::kOfUsers},
+    {"GET, HEAD, DELETE", kPrefixRoute, &Impl::one_prefix, PageRule::kOfUsers},
+    {"GET, HEAD, POST", kConversationsPath, &Impl::all_conversations, PageRule::kOfUsers},
+    {"GET, HEAD", kTailRoute, &Impl::one_conversation, PageRule::kOfUsers},
     {"GET, HEAD", "/v1/load", &Impl::load},
-    {"GET, HEAD", "/v1/residency", &Impl::residency_events},
+    {"GET, HEAD", "/v1/residency", &Impl::residency_events, PageRule::kOfUsers},
     {"GET, HEAD", "/livez", &Impl::livez},
     {"GET, HEAD", "/readyz", &Impl::readyz},
     {"GET, HEAD", "/health", &Impl::readyz},
@@ -208,7 +201,7 @@ Task<void> WorkerServer::Impl::dispatch(HttpCall& call) {
     co_await no_such_path(call);
   } else if (!lists_method(route->methods, request.method)) {
     co_await call.fail_method(route->methods);
-  } else if (auto refused = page_refusal_of(request, route->only_asks, http_options.cors_origins)) {
+  } else if (auto refused = page_refusal_of(request, route->page, http_options.cors_origins)) {
     co_await call.fail(*std::move(refused));
   } else {
     co_await (this->*route->handler)(call);

@@ -14,7 +14,7 @@ TEST(HostScope, OfAddressesAndNames) {
        "0x7f.1", "2130706433", "10.0.0.1."});
   all(HostScope::kLocalName,
       {"localhost", "worker-7", "a.gpu.internal", "w.default.svc", "w.default.svc.cluster.local", "Box.LOCAL",
-       "a.localhost", "w.default.svc.cluster.local."});
+       "a.localhost", "gpu.lan", "gpu.home.arpa", "gpu.corp", "w.default.svc.cluster.local."});
   all(HostScope::kPublic, {"8.8.8.8", "172.32.0.1", "172.15.0.1", "192.169.0.1", "100.128.0.1", "11.0.0.1",
                            "2001:db8::1", "::ffff:8.8.8.8", "134744072"});
   all(HostScope::kPublicName,

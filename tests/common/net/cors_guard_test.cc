@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "common/net/cors.h"
@@ -26,6 +27,50 @@ TEST(BrowserGuard, NamesThatOnlyALocalNetworkResolvesAreTaken) {
     EXPECT_EQ(status_of(host_refusal(host, {})), 403) << host;
   EXPECT_EQ(status_of(host_refusal("Troupe.Example.com:29000", {"troupe.example.com"})), 200);
   EXPECT_EQ(status_of(host_refusal("x.troupe.example.com", {"troupe.example.com"})), 403);
+}
+
+TEST(BrowserGuard, BrowsersReadUsersOwnUnderLocalNamesAlone) {
+  const auto status = [](HeaderList headers, const CorsOrigins& allowed = {}) {
+    HttpRequest request;
+    request.method = "GET";
+    request.headers = std::move(headers);
+    return status_of(rebound_refusal(request, allowed));
+  };
+  const std::pair<std::string, std::string> kBrowser[] = {{"accept-language", "en"},
+                                                          {"accept-language", ""},
+                                                          {"sec-fetch-site", "same-origin"},
+                                                          {"origin", "http://evil.example"},
+                                                          {"user-agent", "Mozilla/5.0 (X11)"}};
+  for (const auto& mark : kBrowser) {
+    EXPECT_EQ(status({{"host", "evil.example:31000"}, mark}), 403) << mark.first;
+    EXPECT_EQ(status({{"host", "127.0.0.1:31000"}, mark}), 200) << mark.first;
+    EXPECT_EQ(status({{"host", "worker-0.workers.default.svc:31000"}, mark}), 200) << mark.first;
+  }
+  EXPECT_EQ(status({{"host", "gpu-7.example.com:31000"}}), 200) << "a gateway";
+  EXPECT_EQ(status({{"host", "gpu-7.example.com"}, {"user-agent", "curl/8"}, {"accept-encoding", "gzip"}}),
+            200);
+  const HeaderList page{{"host", "gpu-7.example.com"}, {"origin", "https://ui.example"}};
+  EXPECT_EQ(status(page, {"https://ui.example"}), 200);
+  EXPECT_EQ(status(page), 403);
+}
+
+TEST(CorsOrigins, AreWhatBrowsersSend) {
+  const auto normal = [](const std::string& text) {
+    CorsOrigins origins{text};
+    const Status status = normalize_origins(origins);
+    return status.ok() ? origins[0] : "error: " + std::string(status.message());
+  };
+  EXPECT_EQ(normal("http://localhost:8000/"), "http://localhost:8000");
+  EXPECT_EQ(normal("HTTP://Localhost:8000"), "http://localhost:8000");
+  EXPECT_EQ(normal("https://app.example.com:443"), "https://app.example.com");
+  EXPECT_EQ(normal("http://a.example:80/"), "http://a.example");
+  EXPECT_EQ(normal("http://a.example:8080"), "http://a.example:8080");
+  for (const char* kept : {"*", "null", "http://[::1]:3000", "chrome-extension://abc", "tauri://localhost"})
+    EXPECT_EQ(normal(kept), kept);
+  for (const char* wrong : {"localhost:8000", "http://*.example.com", "http://localhost:*", "http://a/b",
+                            "http://", "://a", "", "http://u@a", "http://a, http://b", "http://a//"}) {
+    EXPECT_THAT(normal(wrong), testing::StartsWith("error: cors.allowed_origins: '")) << wrong;
+  }
 }
 
 TEST(BrowserGuard, ChangesByAPageAreRefused) {

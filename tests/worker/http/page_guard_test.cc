@@ -74,6 +74,21 @@ TEST(WorkerPageGuard, OfEveryRouteThatChangesSomething) {
       EXPECT_TRUE(status == 400 || status == 404) << way.path << " " << program << status;
     }
   }
+  int of_users = 0;
+  for (const HttpRoute& route : WorkerServer::routes()) {
+    if (!lists_method(route.methods, "GET") || route.path == "/v1/residency") continue;  // (a stream)
+    std::string path(route.path);
+    if (const size_t at = path.find('{'); at != std::string::npos)
+      path.replace(at, path.find('}') - at + 1, "prefix-" + std::string(32, 'a'));
+    const Way read{"GET", path};
+    const Reply rebound = send(read, "host: evil.example\r\nsec-fetch-site: same-origin\r\n");
+    const bool refused = rebound.status == 403 && rebound.body.find("cross_site") != std::string::npos;
+    EXPECT_EQ(refused, path.starts_with("/v1/prefixes") || path.starts_with("/v1/conversations")) << path;
+    EXPECT_NE(send(read, "host: gpu-7.example.com\r\n").status, 403) << path << " by a gateway";
+    EXPECT_NE(send(read, "host: 10.0.0.7\r\naccept-language: en\r\n").status, 403) << path;
+    of_users += refused;
+  }
+  EXPECT_EQ(of_users, 4);
   EXPECT_EQ(guarded, 4) << "prefixes (2), conversations, faults";
 }
 
