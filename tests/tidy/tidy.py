@@ -69,7 +69,7 @@ MAY_INCLUDE = {
     "worker/text/final_words": ["common/core", "common/api"],
     "worker/text/template_roles": ["common/core", "common/api"],
     "worker/text/chat_messages": ["common/core", "common/json", "common/api", "worker/text/template_roles"],
-    "worker/text/chat_context": ["common/core", "common/json", "common/api", "worker/text/chat_messages"],
+    "worker/text/chat_context": ["common/core", "common/json", "common/api", "worker/text/chat_messages", "worker/text/jinja"],
     "worker/text/template_probe": ["common/core", "common/json", "worker/text/template_roles", "worker/text/chat_context"],
     "worker/text/chat_template": ["common/core", "common/json", "common/api", "worker/text", "worker/text/template_probe", "worker/text/template_roles", "worker/text/jinja"],
     "worker/text/render_command": ["common/core", "common/json", "worker/text", "worker/text/chat_template", "worker/text/jinja"],

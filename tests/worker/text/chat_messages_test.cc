@@ -12,14 +12,15 @@ namespace chat_messages_test {
 using ::testing::HasSubstr;
 
 std::string rendered(std::string_view source, const std::vector<ChatMessage>& messages,
-                     const std::string& kwargs = "") {
+                     const std::string& kwargs = "", const bj::object& special_tokens = {}) {
   auto chat = ChatTemplate::parse(source);
   EXPECT_TRUE(chat.ok()) << chat.status();
   (*chat)->probe();
   GenerateRequest request;
   request.messages = messages;
   request.chat_template_kwargs_json = kwargs;
-  const auto context = chat_context(request, {}, /*add_generation_prompt=*/false, (*chat)->traits());
+  const auto context =
+      chat_context(request, special_tokens, /*add_generation_prompt=*/false, (*chat)->traits());
   if (!context.ok()) return "error: " + std::string(context.status().message());
   const auto text = (*chat)->render(*context);
   return text.ok() ? *text : "error: " + std::string(text.status().message());
@@ -113,12 +114,38 @@ TEST(TemplateMessages, ContentComesInPartsWhereTheTemplateGoesThroughThem) {
   EXPECT_EQ(rendered("{{ messages[0].content }}", who), "Who?");
 }
 
-TEST(TemplateMessages, KwargsReplaceNeitherMessagesNorTools) {
-  EXPECT_THAT(rendered("{{ messages }}", {kPersona}, R"({"messages": []})"),
-              HasSubstr("chat_template_kwargs.messages: is the conversation's own"));
-  EXPECT_THAT(rendered("{{ tools }}", {kPersona}, R"({"tools": []})"),
-              HasSubstr("chat_template_kwargs.tools"));
-  EXPECT_EQ(rendered("{{ enable_thinking }}", {kPersona}, R"({"enable_thinking": false})"), "False");
+TEST(TemplateMessages, KwargsReplaceNothingOfTheRequestTheModelOrTheTemplates) {
+  constexpr std::string_view kShows =
+      "{{ bos_token }}{{ add_generation_prompt }}{{ continue_final_message is defined }}{{ enable_thinking "
+      "}}";
+  const struct {
+    const char *name, *value, *shown;
+  } cases[] = {
+      {"enable_thinking", "false", "<s>FalseFalseFalse"},
+      {"documents", "[{}]", "<s>FalseFalse"},
+      {"add_generation_prompt", "true", "<s>FalseFalse"},
+      {"add_generation_prompt", "[7]", "<s>FalseFalse"},
+      {"continue_final_message", "true", "<s>FalseFalse"},
+      {"messages", "[]", ": is the conversation's own"},
+      {"tools", "[]", ": is the conversation's own"},
+      {"bos_token", "\"\"", ": is the model's own"},
+      {"eos_token", "null", ": is the model's own"},
+      {"pad_token", "\"x\"", ": is the model's own"},
+      {"image_token", "\"x\"", ": is the model's own"},
+      {"additional_special_tokens", "[]", ": is the model's own"},
+      {"raise_exception", "\"\"", ": is a function of every template"},
+      {"strftime_now", "1", ": is a function of every template"},
+      {"namespace", "{}", ": is a function of every template"},
+      {"range", "[]", ": is a function of every template"},
+      {"dict", "{}", ": is a function of every template"},
+  };
+  for (const auto& [name, value, shown] : cases) {
+    const std::string kwargs = std::string("{\"") + name + "\": " + value + "}";
+    const std::string text =
+        rendered(kShows, {kPersona}, kwargs, {{"bos_token", "<s>"}, {"image_token", "<i>"}});
+    const std::string error = std::string("error: chat_template_kwargs.") + name + shown;
+    EXPECT_TRUE(shown[0] == ':' ? text.starts_with(error) : text == shown) << kwargs << " gives " << text;
+  }
 }
 
 }  // namespace chat_messages_test

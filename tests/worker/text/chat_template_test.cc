@@ -94,7 +94,7 @@ TEST(ChatTemplate, PassesToolsAndExtraFieldsToTheTemplate) {
   auto chat = ChatTemplate::parse(
       "{{ bos_token }}{{ tools[0].type }}{{ messages[0].tool_calls[0].id }}{{ messages[0].role }}"
       "{{ enable_thinking }}{{ add_generation_prompt }}");
-  EXPECT_EQ(*(*chat)->render(*context), "<s>function7assistantFalse3");
+  EXPECT_EQ(*(*chat)->render(*context), "<s>function7assistantFalseTrue");
 }
 
 // Python's integers have any size, and its json prints them as they came.
