@@ -164,6 +164,32 @@ TEST(LoadModel, RequestsWithToolsHaveATemplateOfTheirOwnWhereThereIsOne) {
   }
 }
 
+// From the configuration's line to what a request may come to.
+TEST(LoadModel, OpenAiDefaultsEndCompletionsAtSixteenTokens) {
+  for (const bool on : {true, false}) {
+    WorkerSettings settings;
+    SettingsSchema schema("troupe-worker", "test");
+    describe_worker_settings(schema, settings);
+    const std::string yaml =
+        "model: " TROUPE_SOURCE_DIR "/configs/demo-model\nload_format: dummy\nthreads: 1\n";
+    ASSERT_TRUE(schema.load_yaml(yaml + (on ? "openai_defaults: true\n" : ""), "worker.yaml").ok());
+    ASSERT_TRUE(resolve_worker_settings(settings).ok());
+    Metrics metrics;
+    const auto model = load_model(settings, metrics, Logger(LogLevel::kError));
+    ASSERT_TRUE(model.ok()) << model.status();
+    const auto count_max = [&](GenerateRequest::Kind kind, const std::string& fields) {
+      auto prepared = prepare_request(model->served, kind, "{" + fields + "}", /*random_seed=*/1);
+      EXPECT_TRUE(prepared.ok()) << prepared.error().message;
+      return prepared.ok() ? prepared->engine.max_new_count : -1;
+    };
+    const auto completion = GenerateRequest::Kind::kCompletion, chat = GenerateRequest::Kind::kChat;
+    const int left = count_max(completion, R"("prompt":[5])");
+    EXPECT_EQ(left, on ? 16 : model->served.total_count_max - 1);
+    EXPECT_EQ(count_max(completion, R"("prompt":[5],"max_tokens":20)"), 20);
+    EXPECT_GT(count_max(chat, R"("messages":[{"role":"user","content":"Hi"}])"), 1000);
+  }
+}
+
 TEST(LoadModel, DummyRefusesVocabularySmallerThanItsWords) {
   const TempDir dir;
   TinyModel().write(dir);
