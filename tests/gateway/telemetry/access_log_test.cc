@@ -256,6 +256,7 @@ class LoggedGateway : public ::testing::Test {
     GatewayConfig config = TestGateway::quick_config();
     config.telemetry.access_log = file_.path;
     config.main_server.body_bytes_max = 100'000;
+    config.main_server.write_timeout = 500ms;
     gateway_ = std::make_unique<TestGateway>(loop_, std::vector<Upstream>{worker_.endpoint()}, config);
     EXPECT_TRUE(gateway_->becomes(0, "ready"));
   }
@@ -331,6 +332,26 @@ TEST_F(LoggedGateway, WritesALineForEveryRequestHoweverItEnds) {
   line = next();
   EXPECT_EQ(line["status"] + line["end"] + line["why"], "499cancelledclient_gone");
   EXPECT_EQ(received(), static_cast<double>(lines_seen_));
+}
+
+Task<void> floods(StubWorker& stub, Exchange& exchange) {
+  co_await begin_stream(exchange);
+  const std::string event = "data: {\"n\":\"" + std::string(60'000, 'x') + "\"}\n\n";
+  for (;;) {
+    co_await exchange.write(event);
+    stub.bytes_written += event.size();
+  }
+}
+
+TEST_F(LoggedGateway, NamesAClientThatReadsTooSlowly) {
+  loop_.call([this] { worker_.answer = floods; });
+  RawPeer peer = RawPeer::connect(gateway_->gateway->port(), 64 << 10);
+  peer.send(http_post("/v1/chat/completions", chat_body("p", "Hi", true)));
+  Fields line = next();  // though it holds its connection
+  EXPECT_EQ(line["status"] + line["end"] + line["why"], "499cancelledclient_slow");
+  EXPECT_EQ(line["node"] + line["attempts"], worker_.id() + "1");
+  EXPECT_GT(std::atof(line["ms"].c_str()), 450);
+  EXPECT_TRUE(loop_.eventually([this] { return worker_.running == 0; })) << "its worker computes no further";
 }
 
 TEST_F(LoggedGateway, MalformedRequestIsALineOfAnotherKind) {
