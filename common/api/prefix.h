@@ -32,8 +32,9 @@ inline constexpr int64_t kPrefixTtlMaxS = 366 * 86'400;
 ApiResult<PrefixRequest> parse_prefix_request(std::string_view body, const ApiLimits& limits = {});
 
 inline constexpr std::string_view kPrefixesPath = "/v1/prefixes";
-// A gateway names the owner of a pin to its worker: a hash, from which neither key nor tenant can be had.
-// With it a worker refuses others' names, and unpins what the last owner has removed; without it, at once.
+// A gateway names the owner of a prefix, pinned or not, to its worker: a hash, from which neither key nor
+// tenant can be had. With it a worker knows of the prefixes that were computed for this owner alone, and
+// unpins what the last owner has removed; without it, of all, and at once.
 inline constexpr std::string_view kOwnerHeader = "x-troupe-owner";
 // "1": a gateway asks for owners in the list.
 inline constexpr std::string_view kOwnersAskedHeader = "x-troupe-owners";

@@ -187,7 +187,7 @@ Task<ForwardResult> PrefixEndpoint::ask_to_make(const HttpRequest& request, Requ
   ClientRequest asked;
   asked.method = "POST";
   asked.target = kPrefixesPath;
-  asked.headers = headers_for(request, context, context.routed.pin && core_.fleet.ours(node));
+  asked.headers = headers_for(request, context, core_.fleet.ours(node));
   asked.body = context.body_for_worker(request);
   ForwardResult result = co_await ask_once(core_.fleet.client(node), asked, context.deadline);
   const TimePoint now = core_.clock.now();
@@ -201,7 +201,7 @@ Task<ForwardResult> PrefixEndpoint::ask_to_make(const HttpRequest& request, Requ
   co_return result;
 }
 
-// `own`: with the name of the client's pins, which a worker of ours keeps.
+// `own`: with the name of the client's prefixes, which a worker of ours keeps.
 HeaderList PrefixEndpoint::headers_for(const HttpRequest& request, const RequestContext& context,
                                        bool own) const {
   HeaderList headers = parts_.driver.worker_headers(request, context);
@@ -278,8 +278,10 @@ Task<void> PrefixEndpoint::answer_not_made(Exchange& exchange, RequestContext& c
 }
 
 // Asks one worker of it. False: it is not there, as far as this client may know. Where the worker has
-// models that are not the client's, it first tells whose the prefix is.
-Task<bool> PrefixEndpoint::ask_of_known(const HttpRequest& request, const RequestContext& context, Ask& ask) {
+// models that are not the client's, it first tells whose the prefix is. `by_owner`: a worker of ours judges
+// whether the prefix is the client's.
+Task<bool> PrefixEndpoint::ask_of_known(const HttpRequest& request, const RequestContext& context,
+                                        bool by_owner, Ask& ask) {
   const auto may = [&context](const std::string& model) { return AccessGate::may_use(context, model); };
   const std::vector<std::string>& models = core_.router.view().node(ask.node).models;
   if (std::none_of(models.begin(), models.end(), may)) co_return false;
@@ -288,7 +290,7 @@ Task<bool> PrefixEndpoint::ask_of_known(const HttpRequest& request, const Reques
   ClientRequest asked;
   asked.method = deletes && sure ? "DELETE" : "GET";
   asked.target = request.path;
-  asked.headers = headers_for(request, context, core_.pins_by_owner && core_.fleet.ours(ask.node));
+  asked.headers = headers_for(request, context, by_owner && core_.fleet.ours(ask.node));
   const Deadline within{std::min(context.deadline.at, core_.clock.now() + kAskWithin)};
   ask.result = co_await ask_once(core_.fleet.client(ask.node), asked, within);
   if (ask.ok() && !sure && !may(model_said(ask.result))) co_return false;
@@ -309,7 +311,6 @@ Task<void> PrefixEndpoint::known(Exchange& exchange) {
   if (go.ok()) go = parts_.gate.let_in(request, context);
   if (go.ok() && !parse_prefix_id(id)) go = unknown_prefix(id, kIdsRemedy);
   const PinDesk::Holders holders = go.ok() ? pins_.holders(id, context) : PinDesk::Holders();
-  if (holders.others && !holders.client) go = unknown_prefix(id, kUnknownRemedy);
   const auto timeout = timeout_of(request, core_.options);
   if (go.ok() && !timeout.ok()) go = timeout.error();
   if (go.ok()) go = parts_.admission.arrive(context);
@@ -318,20 +319,22 @@ Task<void> PrefixEndpoint::known(Exchange& exchange) {
     co_return;
   }
   context.deadline = Deadline::after(context.started, timeout.value());
-  if (request.method == "DELETE" && holders.others) {  // the workers keep it for them
+  if (request.method == "DELETE" && holders.client && holders.others) {  // the workers keep it for them
     co_await release(request, context, id);
     pins_.erase(id, context);
     std::string text = prefix_deleted_json(id);
     co_await parts_.replies.answer(exchange, context, 200, std::move(text));
     co_return;
   }
+  // With a store the book knows all pins; what is not pinned only its worker knows.
+  const bool by_owner = core_.pins_by_owner || !holders.client;
   std::vector<Ask> asks;
   bool found = false, unsure = false;
   for (route::NodeIndex node = 0; node < core_.fleet.size(); ++node) {
     if (!core_.fleet.member(node) || !core_.router.view().routable(node)) continue;
     Ask ask;
     ask.node = node;
-    const bool there = co_await ask_of_known(request, context, ask);
+    const bool there = co_await ask_of_known(request, context, by_owner, ask);
     found = found || (there && ask.ok());
     if (exchange.cancel_reason() != CancelReason::kNone) {
       if (found && request.method == "DELETE") pins_.erase(id, context);

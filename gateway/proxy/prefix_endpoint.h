@@ -50,7 +50,7 @@ class PrefixEndpoint {
   Task<void> release(const HttpRequest& request, const RequestContext& context, std::string_view id);
   bool is_too_short(const RequestContext& context, route::NodeIndex node) const;
   bool asks_another(const RequestContext& context, const std::vector<Ask>& asks);
-  Task<bool> ask_of_known(const HttpRequest& request, const RequestContext& context, Ask& ask);
+  Task<bool> ask_of_known(const HttpRequest& request, const RequestContext& context, bool by_owner, Ask& ask);
   Task<void> answer_made(Exchange& exchange, RequestContext& context, const std::vector<Ask>& asks);
   Task<void> answer_not_made(Exchange& exchange, RequestContext& context, std::vector<Ask>& asks);
 

@@ -141,6 +141,11 @@ def test_pins_are_their_tenants_and_leave_room_for_others(tmp_path):
             known = [httpx.request(method, f"{fleet.url}/v1/prefixes/{first['id']}", headers={"authorization": f"Bearer {k}"}, timeout=5)
                      for k in ("b1", "a2")]
             assert [answer.status_code for answer in known] == [404, 200], method
+        unpinned = pin("b1", "Dazin Orel", pin=False).json()
+        for method in ("GET", "DELETE"):
+            known = [httpx.request(method, f"{fleet.url}/v1/prefixes/{unpinned['id']}", headers={"authorization": f"Bearer {k}"}, timeout=5)
+                     for k in ("a1", "b1")]
+            assert [answer.status_code for answer in known] == [404, 200], f"{method} of one that is not pinned"
         too_long = pin("a1", "Ruvo", ttl_s=604801)
         assert too_long.status_code == 400 and too_long.json()["error"]["param"] == "ttl_s"
         while (answer := pin("a1", f"greedy {len(pins_of(fleet.url, 'a1'))}")).status_code == 200:

@@ -105,10 +105,19 @@ TEST_F(Locked, ConnectionStaysOpenAfterARefusedSmallBody) {
 struct PrefixKeeper {
   std::string id = prefix_id(Hash128{1, 2});
   std::string model = "demo";
+  std::string owner;     // for whom it was computed; empty: the operator, and each may see it
+  bool is_ours = false;  // it reports its load
   bool kept = true;
   bool waits = false;  // delays its answers about the prefix
   int asked = 0;
 };
+
+std::string state_of(const PrefixKeeper& keeper) {
+  PrefixState state;
+  state.hash = Hash128{1, 2};
+  state.model = keeper.model;
+  return prefix_json(state);
+}
 
 Task<void> keep_prefix(PrefixKeeper* keeper, Exchange& exchange) {
   const HttpRequest& request = exchange.request();
@@ -116,19 +125,25 @@ Task<void> keep_prefix(PrefixKeeper* keeper, Exchange& exchange) {
   headers.emplace_back("content-type", "application/json");
   std::string body = R"({"data":[]})";
   int status = 200;
+  const std::string_view owner = request.header(kOwnerHeader);
+  const bool may_see = owner.empty() || keeper->owner.empty() || keeper->owner == owner;
   if (request.path == "/v1/models") {
     body = R"({"object":"list","data":[{"id":"demo","object":"model"},{"id":"secret","object":"model"}]})";
-  } else if (request.path == std::string(kPrefixesPath) + "/" + keeper->id && keeper->kept) {
+  } else if (request.path == "/v1/load" && keeper->is_ours) {
+    LoadReport report;
+    report.epoch = "life";
+    body = load_report_json(report);
+  } else if (request.path == kPrefixesPath && request.method == "POST") {
+    keeper->owner = owner;
+    body = state_of(*keeper);
+  } else if (request.path == std::string(kPrefixesPath) + "/" + keeper->id && keeper->kept && may_see) {
     keeper->asked += 1;
     Timer timer(exchange.executor());
     while (keeper->waits) {
       timer.expires_after(1ms);
       co_await timer.async_wait(use_task);
     }
-    PrefixState state;
-    state.hash = Hash128{1, 2};
-    state.model = keeper->model;
-    body = request.method == "DELETE" ? prefix_deleted_json(keeper->id) : prefix_json(state);
+    body = request.method == "DELETE" ? prefix_deleted_json(keeper->id) : state_of(*keeper);
     keeper->kept = request.method != "DELETE";
   } else if (request.path != "/readyz") {
     status = 404;
@@ -161,10 +176,23 @@ TEST_F(LockedPrefixes, KeySeesAndDeletesPrefixesOfItsModelsOnly) {
   EXPECT_FALSE(loop_.call([this] { return keeper_.kept; }));
 }
 
-TEST_F(LockedPrefixes, KeyDeletesPrefixesOfItsModel) {
+// A key without a tenant is an owner of its own: another key of the same model is not asked about, pinned or
+// not.
+TEST_F(LockedPrefixes, KeySeesAndDeletesOnlyWhatWasComputedForIt) {
+  keeper_.is_ours = true;
   start({worker_.endpoint()});
-  EXPECT_EQ(send("GET", path(), bearer("guest")).status, 200);
-  EXPECT_EQ(send("DELETE", path(), bearer("guest")).status, 200);
+  EXPECT_TRUE(loop_.eventually([this] { return gateway_->gateway->fleet().ours(0); }));
+  RawPeer peer = gateway_->connect();
+  peer.send(http_post(std::string(kPrefixesPath),
+                      R"({"model":"demo","messages":[{"role":"system","content":"x"}]})", bearer("guest")));
+  EXPECT_EQ(read_answer(peer).status, 200);
+  EXPECT_NE(loop_.call([this] { return keeper_.owner; }), "")
+      << "a worker knows whose it is without a pin, too";
+  for (const std::string method : {"GET", "DELETE"})
+    EXPECT_EQ(send(method, path(), bearer("writer")).status, 404) << method;
+  EXPECT_TRUE(loop_.call([this] { return keeper_.kept; }));
+  for (const std::string method : {"GET", "DELETE"})
+    EXPECT_EQ(send(method, path(), bearer("guest")).status, 200) << method;
   EXPECT_FALSE(loop_.call([this] { return keeper_.kept; }));
 }
 

@@ -54,7 +54,7 @@ std::string Prefixes::Making::finish(int64_t cached_tokens) {
   if (ask_.pin) {
     prefixes_.owners_.add(ask_.hash, owner_);
   } else {
-    prefixes_.owners_.forget(ask_.hash);  // the last request has unpinned it, for all
+    prefixes_.owners_.made(ask_.hash, owner_);  // the last request has unpinned it, for all
   }
   prefixes_.wait_for_expiry();
   return prefix_json(prefixes_.state_of(*prefixes_.book_.find(ask_.hash)));
@@ -97,12 +97,21 @@ Task<void> Prefixes::one(HttpCall& call) {
   if (entry == nullptr || !owners_.may_see(*hash, owner))
     return call.fail(unknown_prefix(id, "see GET /v1/prefixes"));
   if (call.request().method != "DELETE") return call.answer_json(200, prefix_json(state_of(*entry)));
-  if (!owner.empty() && !owners_.remove(*hash, owner))  // it stays for the others
-    return call.answer_json(200, prefix_deleted_json(id));
-  owners_.forget(*hash);
-  if (book_.erase(*hash) == PrefixRegistry::Erased::kUnpin) engine_.unpin(*hash);
+  if (owner.empty()) owners_.forget(*hash);
+  remove_for(owner, *entry);
   wait_for_expiry();
   return call.answer_json(200, prefix_deleted_json(id));
+}
+
+// It stays for others who have it pinned or had it computed. A pin without an owner is the operator's.
+void Prefixes::remove_for(std::string_view owner, const PrefixRegistry::Entry& entry) {
+  const Hash128 hash = entry.ask.hash;
+  const bool is_operators = !owner.empty() && entry.is_pinned() && owners_.of(hash).empty();
+  const PinOwners::Left left = owners_.remove(hash, owner);
+  if (is_operators || left == PinOwners::Left::kPinned) return;
+  const bool unpins = left == PinOwners::Left::kMade ? book_.unpin(hash)
+                                                     : book_.erase(hash) == PrefixRegistry::Erased::kUnpin;
+  if (unpins) engine_.unpin(hash);
 }
 
 void Prefixes::expire() {
@@ -110,7 +119,8 @@ void Prefixes::expire() {
   for (const Hash128& hash : book_.take_expired(now())) engine_.unpin(hash);
   owners_.keep_only([this](const Hash128& hash) {
     const PrefixRegistry::Entry* const entry = book_.find(hash);
-    return entry != nullptr && entry->is_pinned();
+    if (entry == nullptr) return PinOwners::State::kGone;
+    return entry->is_pinned() ? PinOwners::State::kPinned : PinOwners::State::kMade;
   });
 }
 

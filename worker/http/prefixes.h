@@ -40,8 +40,8 @@ class Prefixes {
     const std::string owner_;
     bool finished_ = false;
   };
-  // 409 when the budget of pins does not suffice, 429 when too many are being computed. `owner`: for whom it
-  // is pinned (pin_owners.h); may be empty.
+  // 409 when the budget of pins does not suffice, 429 when too many are being computed. `owner`: whose it
+  // is (pin_owners.h); may be empty.
   ApiResult<std::unique_ptr<Making>> begin(const PrefixRegistry::Ask& ask, std::string_view owner = {});
 
   Task<void> list(HttpCall& call);
@@ -51,6 +51,7 @@ class Prefixes {
 
  private:
   PrefixState state_of(const PrefixRegistry::Entry& entry) const;
+  void remove_for(std::string_view owner, const PrefixRegistry::Entry& entry);
   // Forgets what has expired, and pins that the engine gave up.
   void expire();
   void wait_for_expiry();

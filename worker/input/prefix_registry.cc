@@ -116,6 +116,16 @@ PrefixRegistry::Erased PrefixRegistry::erase(Hash128 hash) {
   return unpins ? Erased::kUnpin : Erased::kNothingPinned;
 }
 
+bool PrefixRegistry::unpin(Hash128 hash) {
+  if (find(hash) == nullptr) return false;
+  Entry& entry = entries_.at(hash);
+  if (!entry.is_pinned()) return false;
+  entry.ask.pin = false;
+  entry.ask.ttl.reset();
+  entry.expires.reset();
+  return entry.making_pins == 0;
+}
+
 std::vector<Hash128> PrefixRegistry::take_expired(TimePoint now) {
   std::vector<Hash128> over, unpinned;
   for (const auto& [hash, entry] : entries_) {

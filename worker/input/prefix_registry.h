@@ -58,6 +58,8 @@ class PrefixRegistry {
   std::vector<const Entry*> all() const;  // oldest first
   enum class Erased : uint8_t { kUnknown, kUnpin, kNothingPinned };
   Erased erase(Hash128 hash);
+  // Keeps the record of a pinned one, without its time to live. Returns whether the engine must unpin.
+  bool unpin(Hash128 hash);
   // Erases expired entries and returns the hashes to unpin.
   std::vector<Hash128> take_expired(TimePoint now);
   std::optional<TimePoint> next_expiry() const;

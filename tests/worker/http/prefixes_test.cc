@@ -268,6 +268,51 @@ TEST_F(Prefixes, ArePinnedForTheirOwnersUntilTheLastHasRemovedThem) {
   EXPECT_EQ(number_at(list(), "pinned_tokens"), 0);
 }
 
+struct OwnedPrefixes : Prefixes {
+  void make(const std::string& owner, const std::string& fields = "") {
+    const std::string body = prefix_body("Ruvo Tamek", fields);
+    id = text_at(object_of(ask(worker.port(), "POST", "/v1/prefixes", body, {"x-troupe-owner: " + owner})),
+                 "id");
+  }
+  int status(const std::string& owner, const char* method) {
+    const std::string path = "/v1/prefixes/" + id;
+    if (owner.empty()) return ask(worker.port(), method, path).status;
+    return ask(worker.port(), method, path, "", {"x-troupe-owner: " + owner}).status;
+  }
+  std::string id;
+};
+
+TEST_F(OwnedPrefixes, UnpinnedOnesAreTheirOwnersAlone) {
+  make("aa01");
+  for (const char* method : {"GET", "DELETE"}) EXPECT_EQ(status("bb02", method), 404) << method;
+  EXPECT_EQ(status("aa01", "GET"), 200);
+  EXPECT_EQ(status("", "GET"), 200) << "an operator sees all";
+  make("bb02");
+  EXPECT_EQ(status("aa01", "DELETE"), 200);
+  EXPECT_EQ(status("aa01", "GET"), 404);
+  EXPECT_EQ(status("bb02", "GET"), 200) << "it stays for the other";
+  EXPECT_EQ(status("bb02", "DELETE"), 200);
+  EXPECT_EQ(status("", "GET"), 404);
+  post(prefix_body("Ruvo Tamek"));
+  for (const char* method : {"GET", "DELETE"}) EXPECT_EQ(status("aa01", method), 404) << "an operator's";
+  EXPECT_EQ(status("", "DELETE"), 200);
+}
+
+TEST_F(OwnedPrefixes, PinEndsWithItsOwnerThoughOthersHadItComputed) {
+  make("bb02");
+  make("aa01", R"(,"pin":true,"ttl_s":600)");
+  EXPECT_EQ(owners_of(object_of(ask(worker.port(), "GET", "/v1/prefixes", "", {"x-troupe-owners: 1"}))),
+            "aa01");
+  EXPECT_EQ(status("bb02", "GET"), 200);
+  EXPECT_EQ(status("aa01", "DELETE"), 200);
+  EXPECT_EQ(number_at(list(), "pinned_tokens"), 0);
+  EXPECT_EQ(status("aa01", "GET"), 404);
+  EXPECT_TRUE(list().at("data").as_array().at(0).as_object().at("expires_at").is_null());
+  post(prefix_body("Ruvo Tamek", R"(,"pin":true)"));  // an operator's
+  EXPECT_EQ(status("bb02", "DELETE"), 200);
+  EXPECT_GT(number_at(list(), "pinned_tokens"), 0);
+}
+
 TEST_F(Prefixes, DrainDoesNotWaitForExpiry) {
   const bj::object made = post(prefix_body("Ruvo Tamek", R"(,"pin":true,"ttl_s":3600)"));
   Connection late(worker.port());
