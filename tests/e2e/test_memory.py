@@ -1,9 +1,35 @@
-"""Memory of the programs: what a burst took is given back."""
+"""Memory of the programs: a model that has no room is refused before anything is loaded, and what a burst took is given back."""
+import json
 import socket
+import subprocess
+import time
 
 import pytest
 
-from fleet import Fleet, chat_body, post_chat, wait_until
+from fleet import BIN, MODEL_DIR, Fleet, chat_body, post_chat, wait_until
+
+TERABYTE_MODEL = {"hidden_size": 16384, "intermediate_size": 53248, "num_attention_heads": 128, "num_key_value_heads": 8, "head_dim": 128,
+                  "num_hidden_layers": 1024, "vocab_size": 32768}
+
+
+def refusal(*flags):
+    """The log of a worker that does not start, and that ends within a second or so of processor time."""
+    begin = time.monotonic()
+    done = subprocess.run([BIN / "troupe-worker", "--port", "0", *map(str, flags)], capture_output=True, text=True, timeout=20)
+    assert done.returncode == 1 and "event=model_refused" in done.stderr, done.stderr
+    assert time.monotonic() - begin < 5, "measured on a calm machine: .1"
+    return done.stderr
+
+
+def test_a_model_larger_than_the_memory_is_refused_at_once(tmp_path):
+    config = json.loads((MODEL_DIR / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, **TERABYTE_MODEL}))
+    said = refusal("--model", tmp_path, "--load-format", "dummy")
+    assert "no room in memory: weights take" in said and "The weights alone are too large" in said, said
+    assert "/proc/meminfo" in said or "/sys/fs/cgroup" in said, said
+    said = refusal("--model", MODEL_DIR, "--kv-cache-tokens", 1_000_000_000)
+    assert "(kv_cache_tokens 1000000000)" in said and "Lower kv_cache_tokens to at most" in said, said
+
 
 def resident_mb(program):
     return int(next(line for line in open(f"/proc/{program.pid}/status") if line.startswith("VmRSS")).split()[1]) >> 10

@@ -45,6 +45,20 @@ StatusOr<Workspace> Workspace::allocate(const ModelConfig& c, const Limits& limi
   return w;
 }
 
+double Workspace::bytes_for(const ModelConfig& c, const Limits& limits, DType activation) {
+  const auto tokens = static_cast<double>(limits.tokens), rows = static_cast<double>(limits.rows),
+             hidden = static_cast<double>(c.hidden_size), ffn = static_cast<double>(c.intermediate_size),
+             query = static_cast<double>(c.heads) * static_cast<double>(c.head_dim),
+             key = static_cast<double>(c.kv_heads) * static_cast<double>(c.head_dim);
+  const double full = tokens * hidden + rows * (hidden + static_cast<double>(c.vocab_size));
+  const double narrow = std::max(tokens, rows) * hidden + tokens * (3 * query + 2 * key + 3 * ffn);
+  const bool rotates = c.rope.type != RopeType::kNone;
+  const double table =
+      rotates ? static_cast<double>(limits.positions) * static_cast<double>(c.head_dim) : 0.0;
+  return (full + table) * static_cast<double>(sizeof(float)) +
+         narrow * static_cast<double>(dtype_size(activation));
+}
+
 int64_t Workspace::byte_count() const {
   size_t bytes = 0;
   for (const DeviceTensor* t :

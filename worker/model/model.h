@@ -49,6 +49,8 @@ struct Workspace {
     int64_t positions = 0;  // size of the rope table
   };
   static StatusOr<Workspace> allocate(const ModelConfig& config, const Limits& limits, Backend& backend);
+  // The bytes that allocate() would take.
+  static double bytes_for(const ModelConfig& config, const Limits& limits, DType activation);
 };
 
 // The state shared by all layers of a step.

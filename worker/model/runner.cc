@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/backends.h"
 #include "worker/model/families/registry.h"
+#include "worker/model/host_need.h"
 #include "worker/model/load/checkpoint.h"
 #include "worker/model/load/dummy_weights.h"
 #include "worker/model/load/memory_budget.h"
@@ -100,17 +101,33 @@ Status ModelRunner::Impl::load_weights() {
   // The mapping ends here: everything is packed or copied.
 }
 
-Status ModelRunner::Impl::allocate_memory() {
-  // No sequence is longer than the KV memory, whatever config.json claims: a table of its 16 million
-  // positions would take gigabytes.
+Status ModelRunner::Impl::check_memory() const {
+  if (!backend->host_memory()) return absl::OkStatus();
+  const std::optional<HostMemory> host =
+      options.host_bytes_max ? HostMemory{*options.host_bytes_max, "host_bytes_max"} : host_memory();
+  if (!host) return absl::OkStatus();
+  return check_host_need({.config = config,
+                          .model_dir = options.model_dir,
+                          .made_up = options.load_format == LoadFormat::kDummy,
+                          .format = options.weight_format,
+                          .activation = backend->activation_dtype(),
+                          .limits = workspace_limits(),
+                          .kv = kv_layout(),
+                          .block_count = block_count},
+                         *host);
+}
+
+// No sequence is longer than the KV memory, whatever config.json claims: a table of its 16 million positions
+// would take gigabytes.
+Workspace::Limits ModelRunner::Impl::workspace_limits() const {
   const int64_t kv_positions = int64_t{block_count} * options.block_size;
-  const int64_t positions = kv_positions > 0 ? std::min<int64_t>(max_model_len, kv_positions) : max_model_len;
-  TROUPE_ASSIGN_OR_RETURN(
-      workspace, Workspace::allocate(config,
-                                     {.tokens = options.max_batched_tokens,
-                                      .rows = std::min(options.max_num_seqs, options.max_batched_tokens),
-                                      .positions = positions},
-                                     *backend));
+  return {.tokens = options.max_batched_tokens,
+          .rows = std::min(options.max_num_seqs, options.max_batched_tokens),
+          .positions = kv_positions > 0 ? std::min<int64_t>(max_model_len, kv_positions) : max_model_len};
+}
+
+Status ModelRunner::Impl::allocate_memory() {
+  TROUPE_ASSIGN_OR_RETURN(workspace, Workspace::allocate(config, workspace_limits(), *backend));
   const KvLayout layout = kv_layout();
   TROUPE_ASSIGN_OR_RETURN(step_bytes, backend->reserve(layout, {.tokens = options.max_batched_tokens,
                                                                 .requests = options.max_num_seqs,
@@ -178,6 +195,7 @@ StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::load(const RunnerOptions& op
                                                                         .threads = options.threads,
                                                                         .isa = options.isa,
                                                                         .cuda = options.cuda}));
+  TROUPE_RETURN_IF_ERROR(impl->check_memory());
   TROUPE_RETURN_IF_ERROR(impl->load_weights());
   TROUPE_RETURN_IF_ERROR(impl->allocate_memory());
   return std::unique_ptr<ModelRunner>(new ModelRunner(std::move(impl)));

@@ -44,6 +44,8 @@ struct RunnerOptions {
   int32_t max_batched_tokens = 512;  // activations are allocated once, for this many
   int32_t max_num_seqs = 64;
   int32_t max_model_len = 0;  // 0: the model's max_position_embeddings
+  // Share of the host's memory for a model there; without it, all that is free (load/host_memory.h).
+  std::optional<int64_t> host_bytes_max;
 };
 
 // Memory of a loaded model; constant, because nothing is allocated after load and fit_kv().

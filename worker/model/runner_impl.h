@@ -39,9 +39,12 @@ struct ModelRunner::Impl {
   std::array<Draws, 2> draws;
   uint64_t launched = 0, collected = 0;  // number of steps
 
+  // Before anything is loaded.
+  Status check_memory() const;
   Status load_weights();
   Status allocate_memory();
   KvLayout kv_layout() const;
+  Workspace::Limits workspace_limits() const;
   Status allocate_kv(double share);
   Status take_what_fits(int64_t block_bytes, double share);
   Status check_ids(std::span<const TokenId> ids, int64_t drawn_count) const;
