@@ -5,7 +5,7 @@
 
 #include "gateway/cluster/prefix_migrator.h"
 #include "gateway/route/placement/conversation_handover.h"
-#include "gateway/upstream/forward.h"
+#include "gateway/upstream/ask_once.h"
 
 namespace troupe {
 

@@ -9,7 +9,7 @@
 #include "common/json/json.h"
 #include "common/net/timer.h"
 #include "gateway/cluster/pin_listing.h"
-#include "gateway/upstream/forward.h"
+#include "gateway/upstream/ask_once.h"
 #include "gateway/upstream/headers.h"
 
 namespace troupe {

@@ -6,7 +6,7 @@
 #include "common/api/prefix.h"
 #include "common/json/json.h"
 #include "common/settings/schema.h"
-#include "gateway/upstream/forward.h"
+#include "gateway/upstream/ask_once.h"
 #include "gateway/upstream/headers.h"
 
 namespace troupe {

@@ -10,6 +10,7 @@
 #include "common/json/json.h"
 #include "gateway/proxy/request_scopes.h"
 #include "gateway/proxy/request_tracing.h"
+#include "gateway/upstream/ask_once.h"
 #include "gateway/upstream/headers.h"
 
 namespace troupe {

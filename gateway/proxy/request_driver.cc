@@ -8,6 +8,7 @@
 #include "gateway/proxy/request_scopes.h"
 #include "gateway/proxy/request_tracing.h"
 #include "gateway/proxy/token_forms.h"
+#include "gateway/upstream/forward_failures.h"
 #include "gateway/upstream/headers.h"
 
 namespace troupe {
@@ -28,7 +29,9 @@ Task<void> RequestDriver::run(Exchange& exchange, RequestContext& context) {
   }
   // A client that disconnects from here on is charged at least this.
   AccessGate::charge_prompt(exchange.request(), context);
-  ForwardResult full, longest;  // the last 429, and the refusal of RequestFlow::longest_refusal()
+  // The last whole answer to a request for a stream, or else the last 429; the refusal of
+  // RequestFlow::longest_refusal().
+  ForwardResult full, longest;
   while (true) {
     ForwardResult result = co_await attempt(exchange, context);
     const bool complete = result.end == ForwardResult::End::kAnswered;
@@ -43,10 +46,14 @@ Task<void> RequestDriver::run(Exchange& exchange, RequestContext& context) {
     action = failed(exchange, context, result);
     if (action != route::Action::kSend) {
       if (action == route::Action::kPassOnFull) result = std::move(full);
+      if (action == route::Action::kPassOnWhole && !result.failure.answered_whole) result = std::move(full);
       if (action == route::Action::kPassOnLongest) result = std::move(longest);
       if (action == route::Action::kEndBroken) {
         co_await replies_.end_broken(exchange, context, result);
+      } else if (action == route::Action::kPassOnWhole && !exchange.promised_events()) {
+        co_await pass_on_whole(exchange, context, result);
       } else {
+        if (result.failure.answered_whole) fail_to_stream(result);
         co_await replies_.give_up(exchange, context, result);
       }
       co_return;
@@ -54,10 +61,23 @@ Task<void> RequestDriver::run(Exchange& exchange, RequestContext& context) {
     context.phases.enter(Phase::kSend, core_.clock.now());
     if (context.flow.longest_refusal() == tried) {
       longest = std::move(result);
-    } else if (result.held && result.status == 429) {
+    } else if (result.failure.answered_whole ||
+               (result.held && result.status == 429 && !full.failure.answered_whole)) {
       full = std::move(result);
     }
   }
+}
+
+// No worker has streamed its answer, and one has answered well all the same.
+Task<void> RequestDriver::pass_on_whole(Exchange& exchange, RequestContext& context, ForwardResult& result) {
+  result.end = ForwardResult::End::kAnswered;
+  context.record.began(core_.clock.now());
+  HeaderList headers = headers_for_client(result.held_headers, replies_.own_headers(context));
+  context.phases.pause(core_.clock.now());
+  co_await exchange.respond(result.status, headers, std::move(result.held_body));
+  gate_.charge(exchange, context, result);
+  if (context.entry != nullptr) record_answer(context, result);
+  answered(context, result);
 }
 
 // The client closed between the stream's last event and the end of the connection's answer, which it has no

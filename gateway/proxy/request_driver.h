@@ -31,6 +31,7 @@ class RequestDriver {
     RequestContext& context;
     ~DoneGuard();
   };
+  Task<void> pass_on_whole(Exchange& exchange, RequestContext& context, ForwardResult& result);
   Task<ForwardResult> attempt(Exchange& exchange, RequestContext& context);
   ForwardInput forward_input(const Exchange& exchange, RequestContext& context) const;
   void use_token_forms(const HttpRequest& request, RequestContext& context, ForwardInput& input) const;

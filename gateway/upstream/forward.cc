@@ -3,6 +3,8 @@
 #include <absl/strings/match.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "gateway/upstream/forward_failures.h"
 #include "gateway/upstream/headers.h"
@@ -31,20 +33,6 @@ bool is_judged(const ForwardInput& input, const ForwardResult& result) {
   return input.foreign && input.form != AnswerForm::kOther && result.status / 100 == 2;
 }
 
-// Holds a worker's error that another worker may do better than, to pass it on if none does.
-Task<void> hold(ClientAnswer& answer, ForwardResult& result) {
-  auto body = co_await answer.read_all(kHeldBodyMax);
-  if (!body.ok() && body.status().code() == absl::StatusCode::kDeadlineExceeded) {
-    fail(result, FailureKind::kDeadline, body.status());
-    co_return;
-  }
-  result.held = true;
-  result.held_headers = answer.headers();
-  if (body.ok()) result.held_body = *std::move(body);
-  fail(result, FailureKind::kStatus, absl::UnavailableError("the worker answered with an error status"));
-  note_length_refusal(result.held_body, result.failure);
-}
-
 TimePoint steady_now() {
   return std::chrono::steady_clock::now();
 }
@@ -55,6 +43,7 @@ struct Relay {
   ForwardInput& input;
   ForwardResult& result;
   bool begun = false;
+  bool looked_for_mark = false;
 
   // Headers for the client; call it once.
   HeaderList headers() const { return headers_for_client(answer.headers(), std::move(input.answer_headers)); }
@@ -141,19 +130,6 @@ bool is_no_answer(Relay& relay, std::string_view body) {
   if (kind == WholeKind::kError) fail_with_error(relay.result, parse_error_json(body), kErrorInAnswer);
   if (kind == WholeKind::kNone) fail_with_nothing(relay.result);
   return kind != WholeKind::kAnswer;
-}
-
-// A client that reads events can do nothing with another answer, not even a good one; a worker that says in
-// JSON why it does not stream is as one that says so with a status.
-Task<void> refuse_whole(Relay& relay) {
-  auto body = co_await relay.answer.read_all(kHeldBodyMax);
-  if (!body.ok() && body.status().code() == absl::StatusCode::kDeadlineExceeded) {
-    fail(relay.result, FailureKind::kDeadline, body.status());
-  } else if (body.ok() && kind_of_whole(*body, relay.input.form) == WholeKind::kError) {
-    fail_with_error(relay.result, parse_error_json(*body), kErrorInAnswer);
-  } else {
-    fail_to_stream(relay.result);
-  }
 }
 
 Task<void> relay_whole(Relay& relay) {
@@ -251,7 +227,14 @@ bool is_refused(Relay& relay, StreamOpening& opening, std::string& piece) {
   return kind == EventKind::kError || kind == EventKind::kEnd;
 }
 
-Task<void> relay_stream(Relay& relay) {
+// Our own reading of events knows no byte order mark, and the client needs none.
+void drop_mark(Relay& relay, std::string& events) {
+  if (events.empty() || std::exchange(relay.looked_for_mark, true)) return;
+  if (events.starts_with(kByteOrderMark)) events.erase(0, kByteOrderMark.size());
+}
+
+// `pending`: its beginning, if that was read.
+Task<void> relay_stream(Relay& relay, std::string pending = {}) {
   ResumeTap* const tap = relay.input.tap;
   const ForwardInput& input = relay.input;
   std::string piece;
@@ -259,7 +242,9 @@ Task<void> relay_stream(Relay& relay) {
   StreamOpening opening(input.form);
   bool ended = false, done = false;
   while (true) {
-    auto more = co_await relay.answer.read(piece);
+    StatusOr<bool> more = !pending.empty();
+    piece = std::exchange(pending, {});
+    if (piece.empty()) more = co_await relay.answer.read(piece);
     if (!more.ok() && done) break;  // it broke off when all was said
     if (!more.ok()) {
       fail_to_read(relay.result, more.status());
@@ -268,6 +253,7 @@ Task<void> relay_stream(Relay& relay) {
     if (!*more) break;
     relay.came(piece.size());
     hold.keep_whole(piece);
+    drop_mark(relay, piece);
     if (tap != nullptr) tap->cut(piece);
     if (tap != nullptr && tap->strayed()) {
       fail(relay.result, FailureKind::kBody,
@@ -300,6 +286,7 @@ Task<void> relay_stream(Relay& relay) {
     co_return;
   }
   std::string held = hold.held();
+  drop_mark(relay, held);
   if (input.rename) rename_model_in_events(*input.rename, held);
   // (The last event may be without the blank line that ends one.)
   if (input.foreign && !opening.passed() && is_refused(relay, opening, held)) co_return;
@@ -313,6 +300,48 @@ Task<void> relay_stream(Relay& relay) {
   }
   co_await relay.exchange.finish();
   relay.result.end = ForwardResult::End::kAnswered;
+}
+
+// A foreign worker's answer to a request for a stream that does not say it is one. It may be one all the
+// same. A worker that says in JSON why it does not stream is as one that says so with a status; a good answer
+// is held for a client that gets no other, unless it is too long for that.
+Task<void> relay_unnamed(Relay& relay) {
+  const ForwardInput& input = relay.input;
+  std::string body, piece;
+  std::optional<bool> streams;
+  while (true) {
+    auto more = co_await relay.answer.read(piece);
+    if (!more.ok()) {
+      fail_to_read(relay.result, more.status());
+      co_return;
+    }
+    if (!*more) break;
+    body += piece;
+    if (!streams) streams = begins_as_events(body);
+    if (streams.value_or(false)) {
+      relay.input.answer_headers.emplace_back("content-type", "text/event-stream");
+      co_await relay_stream(relay, std::move(body));
+      co_return;
+    }
+    relay.came(streams ? piece.size() : 0);
+    if (streams) relay.has_begun();
+    if (body.size() > input.whole_bytes_max) break;
+    relay.rests();
+  }
+  const bool is_long = body.size() > input.whole_bytes_max;
+  const WholeKind kind = kind_of_whole(body, input.form);
+  if (kind == WholeKind::kError) {
+    fail_with_error(relay.result, parse_error_json(body), kErrorInAnswer);
+  } else if (kind == WholeKind::kNone || relay.exchange.promised_events()) {
+    fail_to_stream(relay.result);
+  } else if (is_long) {
+    relay.first_byte();
+    co_await relay_rest(relay, std::move(body));
+  } else {
+    if (input.rename && is_json(relay.answer)) rename_model(*input.rename, body);
+    relay.passes(body);
+    fail_with_whole(relay.result, relay.answer.headers(), std::move(body));
+  }
 }
 
 }  // namespace
@@ -340,7 +369,7 @@ Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, Forward
     if (input.translate && route::lacks_path(result.status)) {
       fail_to_translate(input, result);
     } else {
-      co_await hold(answer, result);
+      co_await fail_with_status(answer, result);
     }
     co_return result;
   }
@@ -349,7 +378,7 @@ Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, Forward
   if (has_events(answer)) {
     co_await relay_stream(relay);
   } else if (input.streams && is_judged(input, result)) {
-    co_await refuse_whole(relay);
+    co_await relay_unnamed(relay);
   } else if (result.status == 200 && exchange.promised_events()) {
     fail_to_stream(result);
   } else {
@@ -357,33 +386,6 @@ Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, Forward
   }
   if (input.tap != nullptr) result.counts = input.tap->counts();
   if (!result.counts && input.passed != nullptr) result.counts = input.passed->counts();
-  co_return result;
-}
-
-Task<ForwardResult> ask_once(HttpClient& client, const ClientRequest& request, Deadline deadline,
-                             size_t bytes_max) {
-  ForwardResult result;
-  auto sent = co_await client.send(request, deadline);
-  if (!sent.ok()) {
-    fail_to_send(result, sent.status());
-    co_return result;
-  }
-  ClientAnswer& answer = **sent;
-  result.status = answer.status();
-  auto body = co_await answer.read_all(bytes_max);
-  if (!body.ok()) {
-    fail(result, FailureKind::kBody, body.status());
-    co_return result;
-  }
-  result.held = true;
-  result.held_headers = answer.headers();
-  result.held_body = *std::move(body);
-  if (result.status / 100 == 2) {
-    result.end = ForwardResult::End::kAnswered;
-  } else {
-    fail(result, FailureKind::kStatus, absl::UnavailableError("the worker answered with an error status"));
-    note_length_refusal(result.held_body, result.failure);
-  }
   co_return result;
 }
 

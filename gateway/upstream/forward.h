@@ -16,11 +16,4 @@ namespace troupe {
 // Throws only what Exchange does: the client has disconnected, or this task was cancelled.
 Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, ForwardInput& input);
 
-inline constexpr size_t kHeldBodyMax = size_t{64} << 10;  // of an answer that is held, or read by the gateway
-
-// A request whose answer the gateway itself reads: the answer is held whatever it is; its status is in
-// `failure` unless it is 2xx (kAnswered).
-Task<ForwardResult> ask_once(HttpClient& client, const ClientRequest& request, Deadline deadline,
-                             size_t bytes_max = kHeldBodyMax);
-
 }  // namespace troupe

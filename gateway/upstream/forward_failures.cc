@@ -34,6 +34,19 @@ void fail_with_nothing(ForwardResult& result) {
   fail(result, FailureKind::kStatus, absl::UnavailableError("the worker's answer was empty, or none"));
 }
 
+Task<void> fail_with_status(ClientAnswer& answer, ForwardResult& result) {
+  auto body = co_await answer.read_all(kHeldBodyMax);
+  if (!body.ok() && body.status().code() == absl::StatusCode::kDeadlineExceeded) {
+    fail(result, FailureKind::kDeadline, body.status());
+    co_return;
+  }
+  result.held = true;
+  result.held_headers = answer.headers();
+  if (body.ok()) result.held_body = *std::move(body);
+  fail(result, FailureKind::kStatus, absl::UnavailableError("the worker answered with an error status"));
+  note_length_refusal(result.held_body, result.failure);
+}
+
 void fail_with_error(ForwardResult& result, StreamError error, std::string_view why) {
   if (result.status < 400) result.status = error.status;
   result.held = true;
@@ -59,7 +72,7 @@ void fail_to_read(ForwardResult& result, Status error) {
   fail(result, silent ? FailureKind::kSilent : FailureKind::kBody, std::move(error));
 }
 
-// Nothing but events can follow what the client has.
+// Nothing but events can follow what the client has, or there is nothing good to pass on.
 void fail_to_stream(ForwardResult& result) {
   result.status = 502;
   fail(result, FailureKind::kStatus, absl::UnavailableError("the worker did not stream its answer"));
@@ -69,6 +82,14 @@ void fail_to_stream(ForwardResult& result) {
   result.held = true;
   result.held_headers = {{"content-type", "application/json"}};
   result.held_body = error.to_json();
+}
+
+void fail_with_whole(ForwardResult& result, const HeaderList& headers, std::string body) {
+  fail(result, FailureKind::kStatus, absl::UnavailableError("the worker answered whole, not in a stream"));
+  result.failure.answered_whole = true;
+  result.held = true;
+  result.held_headers = headers;
+  result.held_body = std::move(body);
 }
 
 }  // namespace troupe

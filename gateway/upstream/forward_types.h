@@ -21,6 +21,8 @@
 
 namespace troupe {
 
+inline constexpr size_t kHeldBodyMax = size_t{64} << 10;  // of an answer that is held, or read by the gateway
+
 // One try as it goes; it outlives a try that is cancelled.
 struct TryProgress {
   size_t bytes = 0;          // of the answer that have come, passed on or not

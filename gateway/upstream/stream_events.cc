@@ -96,6 +96,17 @@ bool is_event_stream(std::string_view content_type) {
   return absl::StartsWithIgnoreCase(to_absl(content_type), "text/event-stream");
 }
 
+std::optional<bool> begins_as_events(std::string_view body) {
+  if (kByteOrderMark.starts_with(body)) return std::nullopt;
+  if (body.starts_with(kByteOrderMark)) body.remove_prefix(kByteOrderMark.size());
+  bool may_be = false;
+  for (const std::string_view line : {":", "data:", "event:", "id:", "retry:"}) {
+    if (body.starts_with(line)) return true;
+    may_be |= line.starts_with(body);
+  }
+  return may_be ? std::nullopt : std::optional(false);
+}
+
 bool is_error(const bj::object& object) {
   const bj::value* error = object.if_contains("error");
   if (error != nullptr && !says_nothing(*error)) return true;

@@ -4,6 +4,7 @@
 // besides text. Errors come in several servers' forms.
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -32,6 +33,9 @@ class EventHold {
 
 // In whatever case it is written.
 bool is_event_stream(std::string_view content_type);
+
+// Whether a body is one, by its beginning, whatever its content type is; nullopt: too little of it has come.
+std::optional<bool> begins_as_events(std::string_view body);
 
 // An error, as OpenAI-like servers write it: an `error` that says something, `"object": "error"`, or one of
 // the Responses and the Messages API.

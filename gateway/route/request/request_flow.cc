@@ -135,7 +135,8 @@ Action RequestFlow::failed(const FlowContext& context, const Failure& failure, b
   learn(context, failure, blame, now);
   const bool was_full = failure.kind == FailureKind::kStatus && failure.http_status == 429;
   if (attempt_.moved_on || move_on(context, failure, progress, now)) {
-    if (was_full) full_ = attempt_.candidate;
+    if (failure.answered_whole || (was_full && !has_whole_)) full_ = attempt_.candidate;
+    has_whole_ |= failure.answered_whole;
     return send_next(context, progress.started, now);
   }
   if (progress.started) return Action::kEndBroken;
@@ -144,6 +145,11 @@ Action RequestFlow::failed(const FlowContext& context, const Failure& failure, b
 
 // Several nodes could not answer: what tells the client most. nullopt: the failure itself.
 std::optional<Action> RequestFlow::earlier_answer(const FlowContext& context, const Failure& failure) {
+  if (failure.answered_whole) return Action::kPassOnWhole;
+  if (has_whole_) {
+    attempt_.candidate = *full_;
+    return Action::kPassOnWhole;
+  }
   const bool too_long = refused_for_length(failure), alone = refused_alone(failure);
   const bool tells_nothing = failure.kind == FailureKind::kConnect || alone;
   bool full_is_truer = full_ && tells_nothing;

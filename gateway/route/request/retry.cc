@@ -37,6 +37,7 @@ bool retryable_status(int http_status) {
 
 bool refused_alone(const Failure& failure) {
   if (failure.kind != FailureKind::kStatus || !failure.foreign) return false;
+  if (failure.answered_whole) return true;
   constexpr std::array<int, 12> kAlone{401, 402, 403, 404, 405, 407, 408, 410, 421, 425, 501, 504};
   const int status = failure.http_status;
   return status / 100 == 3 || std::find(kAlone.begin(), kAlone.end(), status) != kAlone.end();
@@ -77,7 +78,7 @@ bool node_ill(const Failure& failure) {
 
 bool may_have_begun(const Failure& failure) {
   if (failure.kind == FailureKind::kConnect || failure.kind == FailureKind::kLocal) return false;
-  const bool waited = failure.http_status == 504;
+  const bool waited = failure.http_status == 504 || failure.answered_whole;
   const bool was_full = failure.kind == FailureKind::kStatus && failure.http_status == 429;
   return !was_full && (!refused_alone(failure) || waited) && !refused_for_length(failure);
 }

@@ -29,12 +29,13 @@ enum class FailureKind : uint8_t {
 struct Failure {
   FailureKind kind = FailureKind::kConnect;
   int http_status = 0;
-  bool foreign = false;     // the node is of another kind
-  bool client_key = false;  // it was shown the client's own key
-  bool any_path = false;    // not every server knows the request's path: a 404 (lacks_path()) is no fault
-  Duration retry_after{};   // that it asks for, with its status
-  bool too_long = false;    // it says that the request is longer than its context …
-  int64_t context_max = 0;  // … which holds so many tokens; 0: it does not say
+  bool foreign = false;         // the node is of another kind
+  bool client_key = false;      // it was shown the client's own key
+  bool any_path = false;        // not every server knows the request's path: a 404 (lacks_path()) is no fault
+  Duration retry_after{};       // that it asks for, with its status
+  bool too_long = false;        // it says that the request is longer than its context …
+  int64_t context_max = 0;      // … which holds so many tokens; 0: it does not say
+  bool answered_whole = false;  // a good answer (2xx), but whole, where a stream was asked for
 };
 
 // What has been done for this request so far.
@@ -99,6 +100,7 @@ bool retryable_status(int http_status);
 //   401, 402, 403, 407     its key has changed, or its account is empty
 //   404, 405, 410, 501     its model is gone, or it does not know the path
 //   408, 421, 425          it has not taken this request from this connection
+//   2xx                    it does not stream (answered_whole), and has computed all the same
 //   504                    its own proxy has waited for it for long enough. The request's time is over only
 //                          when this gateway says so, with no time left to retry in; the node may have begun,
 //                          so the retry has its price (may_have_begun())

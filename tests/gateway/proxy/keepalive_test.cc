@@ -106,28 +106,43 @@ TEST(Keepalive, FailuresAfterACommentAreErrorEvents) {
   }
 }
 
-Task<void> answer_text(StubWorker&, Exchange& exchange) {
+// Longer than the gateway holds, and paused in mid-answer.
+Task<void> answer_at_length(Exchange& exchange, std::string type, std::string begin, std::string end) {
   HeaderList headers;
-  headers.emplace_back("content-type", "text/plain");
+  headers.emplace_back("content-type", type);
   co_await exchange.start(200, headers);
-  co_await exchange.write(std::string(2u << 20, 'x') + "\n\n");
+  co_await exchange.write(begin);
   co_await sleep_for(exchange, 1200ms);
-  co_await exchange.write("y");
+  co_await exchange.write(end);
   co_await exchange.finish();
 }
 
 TEST(Keepalive, NoCommentsGoIntoAnAnswerThatIsNoStream) {
-  Loop loop;
-  StubWorker stub(loop, answer_text);
-  stub.load_status = 200;  // one of ours: another's answer would be refused
-  stub.load.epoch = "life";
-  // Longer than a slow machine needs for the head of the answer: a comment before it is a stream's.
-  TestGateway gateway(loop, {stub.endpoint()}, kept_config(500ms));
-  ASSERT_TRUE(loop.eventually([&] { return gateway.gateway->fleet().ours(0); }));
-  const Answer answer = gateway.ask(chat_body("a persona", "x", true));
-  EXPECT_EQ(answer.status, 200);
-  EXPECT_EQ(answer.body.size(), (2u << 20) + 3);
-  EXPECT_THAT(answer.body, Not(HasSubstr(kKept)));
+  const std::string much = std::string(2u << 20, 'x') + "\n\n";
+  struct Case {
+    bool ours;
+    std::string type, begin, end;
+  };
+  for (const Case& one : {Case{true, "text/plain", much, "y"},
+                          Case{false, "application/json", R"({"choices":[{"message":{"content":")" + much,
+                               R"("},"finish_reason":"stop"}]})"}}) {
+    Loop loop;
+    StubWorker stub(loop, [&one](StubWorker&, Exchange& exchange) {
+      return answer_at_length(exchange, one.type, one.begin, one.end);
+    });
+    if (one.ours) {
+      stub.load_status = 200;
+      stub.load.epoch = "life";
+    }
+    // Longer than a slow machine needs for the head of the answer: a comment before it is a stream's.
+    TestGateway gateway(loop, {stub.endpoint()}, kept_config(500ms));
+    ASSERT_TRUE(!one.ours || loop.eventually([&] { return gateway.gateway->fleet().ours(0); }));
+    const Answer answer = gateway.ask(chat_body("a persona", "x", true));
+    EXPECT_EQ(answer.status, 200) << one.type;
+    EXPECT_THAT(answer.header("content-type"), StartsWith(one.type));
+    EXPECT_EQ(answer.body.size(), one.begin.size() + one.end.size());
+    EXPECT_THAT(answer.body, Not(HasSubstr(kKept)));
+  }
 }
 
 Task<void> pause_in_an_event(StubWorker&, Exchange& exchange) {
