@@ -70,6 +70,8 @@ void ApiKeys::take(const std::vector<ApiKey>& keys, std::string_view tenant_secr
   std::map<std::string, std::shared_ptr<ApiClient>> old;
   for (const auto& client : clients_) old.emplace(client->name(), client);
   std::vector<std::shared_ptr<ApiClient>> clients;
+  const bool has_tenants =
+      std::any_of(keys.begin(), keys.end(), [](const ApiKey& key) { return !key.tenant.empty(); });
   for (const ApiKey& key : keys) {
     std::string salt = key.tenant.empty() ? std::string() : tenant_salt(tenant_secret, key.tenant);
     const auto known = old.find(key.name);
@@ -80,6 +82,7 @@ void ApiKeys::take(const std::vector<ApiKey>& keys, std::string_view tenant_secr
       clients.back()->change(key, std::move(salt), now);
     }
     clients.back()->share(place_, now);
+    clients.back()->among_tenants_ = has_tenants;
   }
   clients_ = std::move(clients);
 }

@@ -35,6 +35,9 @@ class ApiClient {
   int32_t priority() const { return usage_.priority(); }
   bool admin() const { return key_.admin; }
   const std::string& tenant_salt() const { return salt_; }
+  // This key or another of the gateway's names a tenant: what one client has left at a worker is not
+  // another's.
+  bool among_tenants() const { return among_tenants_; }
   // Names whose the client's pins are, to other gateways too: its tenant's, or without one its own. A hash,
   // from which neither can be had.
   std::string owner() const;
@@ -49,6 +52,7 @@ class ApiClient {
   friend class ApiKeys;
   ApiKey key_;
   std::string salt_;
+  bool among_tenants_ = false;
   route::KeyUsage usage_;
   Counter& requests_;
   Counter& tokens_;

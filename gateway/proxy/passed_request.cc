@@ -3,8 +3,10 @@
 #include <absl/strings/match.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
+#include "absl/strings/str_cat.h"
 #include "common/json/json.h"
 #include "gateway/access/tenant.h"
 #include "gateway/proxy/form_field.h"
@@ -30,6 +32,38 @@ void name_session(const bj::object& fields, GenerateRequest& named) {
     named.user = text_at(metadata->get_object(), "user_id");
 }
 
+constexpr std::array<std::string_view, 2> kKeptThere{"previous_response_id", "conversation"};
+
+// An item of `input` that names one which the server keeps. (Its type may be left out.)
+bool is_reference(const bj::value& item) {
+  const bj::object* fields = item.if_object();
+  if (fields == nullptr) return false;
+  const std::string type = text_at(*fields, "type");
+  return type == "item_reference" || (type.empty() && fields->contains("id") && !fields->contains("role") &&
+                                      !fields->contains("content"));
+}
+
+// A worker keeps answers under ids, and hands a conversation on to any client that knows one: the gateway's
+// own key is all that it sees. Servers in Go take these names whatever their case is.
+std::optional<ApiError> find_kept_there(const bj::object& fields) {
+  const auto refused = [](std::string_view name) {
+    return ApiError::unsupported(
+        name, absl::StrCat("'", to_absl(name),
+                           "' is not supported where API keys name tenants: what it names at the worker may "
+                           "be another tenant's; send the conversation so far, whole, in 'input'."));
+  };
+  for (const auto& field : fields) {
+    const std::string_view key = field.key();
+    for (const std::string_view name : kKeptThere)
+      if (absl::EqualsIgnoreCase(to_absl(key), to_absl(name)) && !field.value().is_null())
+        return refused(name);
+    if (!absl::EqualsIgnoreCase(to_absl(key), "input") || !field.value().is_array()) continue;
+    const bj::array& items = field.value().get_array();
+    if (std::any_of(items.begin(), items.end(), is_reference)) return refused("item_reference");
+  }
+  return std::nullopt;
+}
+
 // Reads what routing needs of a JSON body into `named` and `routed`.
 std::optional<ApiError> read_body(const HttpRequest& request, const RequestParserInput& input,
                                   GenerateRequest& named, RoutedRequest& routed) {
@@ -45,6 +79,8 @@ std::optional<ApiError> read_body(const HttpRequest& request, const RequestParse
     if (key != "model" && absl::EqualsIgnoreCase(to_absl(key), "model"))
       return ApiError::bad_field(key, "'model' must be written in lower case");
   }
+  if (request.path == kResponsesPath && input.among_tenants)
+    if (auto refused = find_kept_there(*fields)) return refused;
   const bj::value* model = fields->if_contains("model");
   if (model != nullptr && !model->is_null() && !model->is_string())
     return ApiError::bad_field("model", "'model' must be a string");

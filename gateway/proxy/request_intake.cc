@@ -157,6 +157,12 @@ void RequestIntake::record_arrival(RequestContext& context) {
   context.entry = std::make_unique<TrafficEntry>(*core_.recorder, std::move(arrival), context.started);
 }
 
+RequestParserInput RequestIntake::input_of(ApiParser& parser, const RequestContext& context) const {
+  RequestParserInput input{core_.options, parser, AccessGate::tenant_salt(context)};
+  input.among_tenants = context.client != nullptr && context.client->among_tenants();
+  return input;
+}
+
 // Parses, and again where the body names no model: a set's key has its model's name in it.
 ApiResult<RoutedRequest> RequestIntake::parse_named(const HttpRequest& request, ForwardParser parse,
                                                     RequestParserInput input,
@@ -178,7 +184,7 @@ ApiResult<RoutedRequest> RequestIntake::parse_for_others(const HttpRequest& requ
   ApiLimits limits = core_.options.api;
   limits.for_others = true;
   ApiParser api(limits);
-  auto routed = parse_named(request, parse, {core_.options, api, AccessGate::tenant_salt(context)}, context);
+  auto routed = parse_named(request, parse, input_of(api, context), context);
   if (!routed.ok() || only_others_serve(routed->model)) return routed;
   return core_.fleet.probed() ? ApiError::not_found_model(routed->model)
                               : replies_.no_candidate(routed->model);

@@ -36,11 +36,10 @@ class RequestIntake {
   // Waits until all workers have been probed, for kFirstLookMax at most.
   Task<void> first_look(const Exchange& exchange, RequestContext& context);
 
-  RequestParserInput parser_input(const RequestContext& context) {
-    return {core_.options, core_.parser, AccessGate::tenant_salt(context)};
-  }
+  RequestParserInput parser_input(const RequestContext& context) { return input_of(core_.parser, context); }
 
  private:
+  RequestParserInput input_of(ApiParser& parser, const RequestContext& context) const;
   Task<void> pause_before_look(const Exchange& exchange, RequestContext& context);
   ApiError refusal(std::string_view path, const RequestContext& context) const;
   ApiResult<std::string> only_model(const RequestContext& context, bool of_others) const;

@@ -61,6 +61,7 @@ struct RequestParserInput {
   ApiParser& parser;             // of `options.api`; its buffers are used again for the next request
   std::string_view tenant_salt;  // of the client's tenant, see tenant.h; empty: of no tenant
   std::string_view model = {};   // of a body that names none
+  bool among_tenants = false;    // see ApiClient
 };
 
 ApiResult<RoutedRequest> parse_generate(const HttpRequest& request, GenerateRequest::Kind kind,

@@ -314,6 +314,41 @@ TEST_F(Tenants, ResponsesOfTenantsShareNoCacheEither) {
   EXPECT_EQ(salt_of("none", R"({"model":"demo","input":"x"})"), "");
 }
 
+// A worker hands what it keeps under an id on to any client that knows the id.
+TEST_F(Tenants, AnswersKeptAtAWorkerAreNotContinued) {
+  loop.call([this] { stub.answer = answer_response; });
+  const auto ask_with = [this](const std::string& key, const std::string& fields) {
+    RawPeer peer = gateway->connect();
+    peer.send(http_post("/v1/responses", R"({"model":"demo",)" + fields + "}",
+                        "authorization: Bearer key-" + key + "\r\n"));
+    return read_answer(peer);
+  };
+  const std::string input = R"("input":"x",)";
+  const std::vector<std::pair<std::string, std::string>> refused{
+      {"previous_response_id", input + R"("previous_response_id":"resp_1")"},
+      {"previous_response_id", input + R"("Previous_Response_ID":"resp_1")"},
+      {"previous_response_id", input + R"("previous_response_id":7)"},
+      {"conversation", input + R"("conversation":"conv_1")"},
+      {"conversation", input + R"("conversation":{"id":"conv_1"})"},
+      {"item_reference", R"("input":[{"type":"message","role":"user"},{"type":"item_reference","id":"m"}])"},
+      {"item_reference", R"("input":[{"id":"m"}])"}};
+  // (What a key without a tenant continues may be a tenant's.)
+  for (const std::string key : {"a1", "b1", "none", "chief"}) {
+    for (const auto& [name, fields] : refused) {
+      const Answer answer = ask_with(key, fields);
+      EXPECT_EQ(answer.status, 400) << key << fields << answer.body;
+      EXPECT_NE(answer.body.find(R"("param":")" + name + R"(","code":"unsupported_parameter")"),
+                std::string::npos)
+          << answer.body;
+      EXPECT_NE(answer.body.find("whole, in 'input'"), std::string::npos) << answer.body;
+    }
+    for (const std::string& fields :
+         {input + R"("previous_response_id":null,"conversation":null)",
+          std::string(R"("input":[{"role":"user","content":"x","id":"m"},{"type":"message","id":"m"}])")})
+      EXPECT_EQ(ask_with(key, fields).status, 200) << key << fields;
+  }
+}
+
 TEST_F(Tenants, TenantsShareNoCacheAndCannotForgeSalts) {
   const Seen a = ask("a1"), same = ask("a2"), b = ask("b1"), none = ask("none");
   EXPECT_EQ(salt(a), salt_within(tenant_salt(std::string(40, 's'), "a"), ""));

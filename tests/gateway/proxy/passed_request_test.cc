@@ -183,6 +183,15 @@ TEST_F(PassedRequests, NameTheModelInAFormOrNotAtAll) {
   EXPECT_EQ(gateway.get("/v1/responses").status, 405);
 }
 
+// Without tenants all that a worker keeps is all clients'.
+TEST_F(PassedRequests, NameAnEarlierAnswerWhereThereAreNoTenants) {
+  TestGateway gateway(loop_, {foreign_.endpoint()});
+  const std::string body =
+      R"({"model":"demo","input":[{"type":"item_reference","id":"m"}],"previous_response_id":"r","conversation":"c"})";
+  EXPECT_EQ(post(gateway, "/v1/responses", body).status, 200);
+  EXPECT_EQ(loop_.call([&] { return foreign_.seen.at(0).body; }), body);
+}
+
 // A server may not know the path, which is no illness of it.
 TEST_F(PassedRequests, UnknownThereIsTheNextOnesAndBlamesNobody) {
   TestGateway gateway(loop_, {ours_.endpoint(), foreign_.endpoint()});
