@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Holds docs/api.md against the sources: every path with its methods, every error code and every x-troupe-* header stands in both.
+"""Holds docs/api.md against the sources: every path with its methods, error code, x-troupe-* header, field of a request that is
+accepted or refused, and branch of a decision stands in both.
 
     tests/docs_api.py    exit 1 and a line for each that one of the two lacks
 """
@@ -12,6 +13,15 @@ PAGE = "docs/api.md"
 # Tables of routes: {"GET, HEAD", "/path" or the name of a constant}; and what the gateway passes on as it comes.
 ROUTE_TABLES = ["gateway/proxy/routes.cc", "gateway/admin.cc", "worker/http/server.cc"]
 PASSED = "common/api/passed_paths.h"
+# Tables of fields, and the readers of those that have no row, each with what a name stands in.
+FIELD_TABLES = {
+    "common/api/parse.cc": r'\{"(\w+)", (?:true|false), (?:true|false), read_',
+    "common/api/unsupported.cc": r'\{"(\w+)", k(?:Chat|Completion|Both), ',
+    "common/api/tokenize.cc": r'name == "(\w+)"',
+    "common/api/prefix.cc": r'name == "(\w+)"',
+    "gateway/proxy/passed_request.cc": r'(?:text_at\(\*?fields, |kKeptThere\{|kKeptThere\{"\w+", )"(\w+)"',
+}
+BRANCHES = "gateway/route/policy/candidates.cc"
 METHODS = {"GET", "POST", "PUT", "PATCH", "DELETE"}
 # Written in the page with their words in place of numbers, or the same as another.
 ALIASES = {"/v1/models/": "/v1/models"}
@@ -52,6 +62,35 @@ def headers(code):
     return {name for text in code.values() for name in re.findall(r'"(x-troupe-[a-z-]*[a-z])"', text)}
 
 
+def fields(code):
+    """field -> the file that reads it"""
+    found = {}
+    for table, pattern in FIELD_TABLES.items():
+        names = re.findall(pattern, code[table])
+        if len(names) < 2:
+            raise SystemExit(f"{table}: its fields are not where this test looks for them")
+        found.update({name: table for name in names})
+    return found
+
+
+def branches(code):
+    body = code[BRANCHES].split("branch_name(Branch branch) {")[1].split("\n}")[0]
+    return set(re.findall(r'return "([a-z-]+)"', body))
+
+
+def documented_fields(page):
+    """all that is named, and what the table of fields has in its first column"""
+    words = {word for quoted in re.findall(r"`([^`\n]+)`", page) for word in re.findall(r"[a-z_]+", quoted)}
+    table = page.split("\n## Fields of a request")[1].split("\n\n")[1]
+    rows = {name.split(".")[-1] for row in re.findall(r"(?m)^\|([^|]*)\|", table) for name in re.findall(r"`([^`/]+)`", row)}
+    return words, rows
+
+
+def documented_branches(page):
+    table = page.split("| branch |")[1].split("\n\n")[0]
+    return {name for row in re.findall(r"(?m)^\|([^|]*)\|", table) for name in re.findall(r"`([^`]+)`", row)}
+
+
 def documented_routes(page):
     """path -> the methods that are written before it"""
     found = {}
@@ -82,6 +121,12 @@ def differences(page, code):
         if path in coded and path not in re.findall(r'"(/[^"]+)"', code[PASSED]):
             lines.extend(f"{PAGE}: lacks {method} {path}" for method in sorted(coded[path] - methods))
     compare("error code", documented_codes(page), error_codes(code))
+    named, rows = documented_fields(page)
+    read = fields(code)
+    lines.extend(f"{PAGE}: lacks the field {name}, which {table} reads" for name, table in sorted(read.items()) if name not in named)
+    quoted = set(re.findall(r'"([a-z_]+)"', "".join(text for path, text in code.items() if path.startswith("common/api/"))))
+    lines.extend(f"{PAGE}: has the field {name}, which the sources do not" for name in sorted(rows - set(read) - quoted))
+    compare("branch", documented_branches(page), branches(code))
     compare("header", set(re.findall(r"x-troupe-[a-z-]*[a-z]", page)), headers(code))
     return lines
 
@@ -90,11 +135,12 @@ def main():
     code = sources()
     page = (ROOT / PAGE).read_text()
     # The test itself: nothing that is left out of the page goes unnoticed.
-    for part in ("`POST /v1/chat/completions`", "`overloaded`", "x-troupe-retry"):
+    for part in ("`POST /v1/chat/completions`", "`overloaded`", "x-troupe-retry", "`top_p`", "`typical_p`", "`copy`", "`ttl_s`"):
         if part not in page or differences(page.replace(part, ""), code) == differences(page, code):
             sys.exit(f"tests/docs_api.py: does not notice that {part} is absent")
     lines = differences(page, code)
-    print("\n".join(lines) or f"{PAGE}: {len(routes(code))} paths, {len(error_codes(code))} error codes, {len(headers(code))} headers")
+    print("\n".join(lines) or f"{PAGE}: {len(routes(code))} paths, {len(error_codes(code))} error codes, {len(headers(code))} headers, "
+          f"{len(fields(code))} fields, {len(branches(code))} branches")
     return 1 if lines else 0
 
 
