@@ -35,10 +35,10 @@ HANDOVER, CARRIES = "gateway/route/placement/handover.cc", "gateway/route/placem
 ADMISSION = "gateway/route/admission/admission_controller.cc"
 
 BY_SIMULATOR = "sim_test", "SimulatorStall.*"
-BY_FLOW = "route_test", "RequestFlowTest*:LengthTest*:StrictSets*"
+BY_FLOW = "route_test", "RequestFlowTest*:WholeAnswer*:LengthTest*:StrictSets*"
 # The binary and the filter of the tests that concern a file's mutants; of others BY_SIMULATOR.
 TESTS = {FAILOVER: BY_FLOW,
-         RETRY: ("route_test", "Retry*:RequestFlowTest*:LengthTest*"),
+         RETRY: ("route_test", "Retry*:RequestFlowTest*:WholeAnswer*:LengthTest*"),
          REGISTRY: ("route_test", "NodeRegistry*"),
          GOSSIP: ("route_test", "GossipRounds*"),
          HANDOVER: ("route_test", "Handover.*"),
@@ -94,7 +94,9 @@ MUTANTS = [
          "return HealthEvent::kTransportError;"),
         ("sends an answer that goes on as a new one", "send_next(context, progress.started, now)", "send_next(context, false, now)"),
         ("passes on an answer to a client that has another's beginning", "if (progress.started) return Action::kEndBroken;", ""),
-        ("forgets a full node's answer", "if (was_full) full_ = attempt_.candidate;", ""),
+        ("forgets a full node's answer", "(was_full && !has_whole_)", "false"),
+        ("forgets a whole answer to a request for a stream", "has_whole_ |= failure.answered_whole;", ""),
+        ("takes a full node's answer for truer than a whole one", "(was_full && !has_whole_)", "was_full"),
         ("passes on a full node's answer whatever else has failed", "full_ && tells_nothing", "full_.has_value()"),
         ("takes a client's fault for a node's success", "status < 400 ? HealthEvent::kAnswered : HealthEvent::kRefused", "HealthEvent::kAnswered"),
         ("lets a node that hangs pass for well", "if (verdict.blamed) context.nodes.on_event(node, HealthEvent::kSilent, now);", ""),
@@ -179,6 +181,9 @@ MUTANTS = [
     Mutant("takes a request that never left for begun", RETRY,
            "if (failure.kind == FailureKind::kConnect || failure.kind == FailureKind::kLocal) return false;",
            "if (failure.kind == FailureKind::kConnect) return false;"),
+    Mutant("asks no other for a stream where a node answers whole", RETRY, "if (failure.answered_whole) return true;", ""),
+    Mutant("takes a whole answer for one that was not computed", RETRY, "failure.answered_whole || failure.http_status == 504",
+           "failure.http_status == 504"),
     Mutant("takes what a full node refused for begun", RETRY, "return !was_full && ", "return "),
     Mutant("takes what a foreign node refused for begun", RETRY, "(!refused_alone(failure) || waited) && ", ""),
     Mutant("takes what a proxy gave up for never begun", RETRY, "(!refused_alone(failure) || waited)", "!refused_alone(failure)"),

@@ -78,7 +78,7 @@ bool node_ill(const Failure& failure) {
 
 bool may_have_begun(const Failure& failure) {
   if (failure.kind == FailureKind::kConnect || failure.kind == FailureKind::kLocal) return false;
-  const bool waited = failure.http_status == 504 || failure.answered_whole;
+  const bool waited = failure.answered_whole || failure.http_status == 504;
   const bool was_full = failure.kind == FailureKind::kStatus && failure.http_status == 429;
   return !was_full && (!refused_alone(failure) || waited) && !refused_for_length(failure);
 }
