@@ -90,6 +90,9 @@ void describe_pins(GatewaySettings& s, SettingsSchema& schema) {
       .range(0, 1e12)
       .unit("bytes")
       .live();
+  schema.add(
+      "pins.file", &s.pins.file,
+      "file of this gateway's pinned prefixes, for when it begins again; its own, and not with state: etcd");
 }
 
 void describe_shutdown(GatewaySettings& s, SettingsSchema& schema) {
@@ -214,6 +217,8 @@ Status make_state(const GatewaySettings& s, GatewayConfig& config) {
   if (const Status prefix = check_state_prefix(s.state.prefix); !prefix.ok())
     return annotate(prefix, "etcd_prefix");
   const bool shared = s.state_store == "etcd";
+  if (shared && !s.pins.file.empty())
+    return invalid_argument("pins.file: is of use without state: etcd only, which keeps the pins");
   if (shared == s.etcd_endpoints.empty()) {
     return invalid_argument(
         shared ? "etcd_endpoints: state: etcd needs at least one, such as http://127.0.0.1:2379"

@@ -30,6 +30,10 @@
 
 namespace troupe {
 
+struct PinSettings : route::PinOptions {
+  std::string file;  // see PinFile; empty: kept in memory alone
+};
+
 // The options of the parts, as the parts declare them. Settings bind to these; a field without a key keeps
 // the part's default.
 struct GatewayParts {
@@ -38,7 +42,7 @@ struct GatewayParts {
   FleetOptions fleet;
   ProberOptions prober;
   size_t prefix_text_bytes = 64 << 20;
-  route::PinOptions pins;
+  PinSettings pins;
   PrefixMigratorOptions migrator;
   ResidencyReaderOptions residency;
   GossipOptions gossip;

@@ -102,7 +102,13 @@ void Gateway::share_pins(const GatewayConfig& config) {
     if (client == nullptr || client->tenant_salt().empty()) return std::nullopt;
     return salt_within(client->tenant_salt(), "");
   };
-  if (state_ == nullptr) return prefixes_.pins.take_up(config.api_keys.empty());
+  if (state_ == nullptr) {
+    if (!config.pins.file.empty()) {
+      const PinFile::Parts parts{io_.get_executor(), prefixes_.pins, clock_, log_};
+      prefixes_.file = std::make_unique<PinFile>(config.pins.file, parts);
+    }
+    return prefixes_.pins.take_up(config.api_keys.empty());
+  }
   const PinStore::Parts parts{io_.get_executor(),          prefixes_.pins, metrics_, clock_, log_,
                               router_.options().name.hex()};
   prefixes_.store = std::make_unique<PinStore>(config.state.etcd, config.state.prefix, parts);
@@ -200,11 +206,13 @@ Status Gateway::start() {
   }
   TROUPE_RETURN_IF_ERROR(start_record());
   TROUPE_RETURN_IF_ERROR(start_observers());
+  if (prefixes_.file != nullptr) TROUPE_RETURN_IF_ERROR(prefixes_.file->load());
   TROUPE_RETURN_IF_ERROR(main_server_.listen());
   TROUPE_RETURN_IF_ERROR(metrics_server_.listen());
   prefixes_.migrator.start(background_);
   prefixes_.pins.start(background_);
   if (prefixes_.store != nullptr) prefixes_.store->start(background_);
+  if (prefixes_.file != nullptr) prefixes_.file->start(background_);
   watch_.names.start(background_);
   watch_.prober.start(background_);
   residency_reader_.start(background_);
@@ -288,6 +296,7 @@ Task<void> Gateway::drain() {
   background_.cancel();
   co_await background_.join();
   if (prefixes_.store != nullptr) co_await prefixes_.store->flush(clock_.now() + kFlushPinsWithin);
+  prefixes_.file.reset();  // writes what changed last
   if (state_ != nullptr) co_await state_->leave();
   co_await metrics_server_.drain(std::chrono::seconds(1));
 }

@@ -14,6 +14,7 @@
 #include "gateway/cluster/fleet.h"
 #include "gateway/cluster/gossip.h"
 #include "gateway/cluster/name_follower.h"
+#include "gateway/cluster/pin_file.h"
 #include "gateway/cluster/pin_keeper.h"
 #include "gateway/cluster/pin_store.h"
 #include "gateway/cluster/prefix_migrator.h"
@@ -95,6 +96,7 @@ class Gateway {
     PrefixMigrator migrator;
     PinKeeper pins;
     std::unique_ptr<PinStore> store = nullptr;  // null: this gateway alone knows its pins
+    std::unique_ptr<PinFile> file = nullptr;    // null: in memory alone
   };
   PrefixKeeping prefixes_;
   struct WorkerWatch {

@@ -81,6 +81,7 @@ bool PinBook::adopt(Pin pin) {
   const size_t freed = last == nullptr ? 0 : last->body.size();
   if (text_bytes_ - freed + pin.body.size() > options_.text_bytes) return false;
   drop(pin.id);
+  changes_ += pin.taken_up ? 0 : 1;
   text_bytes_ += pin.body.size();
   turns_.push_back(pin.id);
   pin.content = hash_bytes(pin.body);
@@ -92,6 +93,7 @@ bool PinBook::adopt(Pin pin) {
 void PinBook::drop(const Hash128& id) {
   const auto found = pins_.find(id);
   if (found == pins_.end()) return;
+  changes_ += found->second.taken_up ? 0 : 1;
   text_bytes_ -= found->second.body.size();
   pins_.erase(found);
   turns_.erase(std::find(turns_.begin(), turns_.end(), id));
@@ -103,10 +105,15 @@ const Pin* PinBook::find(const Hash128& id) const {
 }
 
 std::vector<const Pin*> PinBook::of(std::string_view owner) const {
+  std::vector<const Pin*> pins = all();
+  std::erase_if(pins, [owner](const Pin* pin) { return pin->owner != owner; });
+  return pins;
+}
+
+std::vector<const Pin*> PinBook::all() const {
   std::vector<const Pin*> pins;
-  for (const auto& [id, pin] : pins_) {
-    if (pin.owner == owner) pins.push_back(&pin);
-  }
+  pins.reserve(pins_.size());
+  for (const auto& [id, pin] : pins_) pins.push_back(&pin);
   std::sort(pins.begin(), pins.end(), [](const Pin* a, const Pin* b) { return a->id < b->id; });
   return pins;
 }
@@ -126,6 +133,7 @@ bool PinBook::placed(const Hash128& id, Pin::Place place) {
   const auto found = pins_.find(id);
   if (found == pins_.end()) return false;
   found->second.places.push_back(place);
+  changes_ += 1;
   notify(id, PinChange::kPlaced);
   return true;
 }
@@ -135,6 +143,7 @@ void PinBook::unplace(const Hash128& prefix) {
     if (pin.prefix != prefix) continue;
     pin.places.clear();
     pin.claims.clear();
+    changes_ += 1;
     notify(id, PinChange::kPlaced);
   }
 }

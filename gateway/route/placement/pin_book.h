@@ -119,6 +119,9 @@ class PinBook {
   const Pin* find(const Hash128& id) const;  // null: not pinned here
   bool is_of_another(const Hash128& prefix, std::string_view owner) const;
   std::vector<const Pin*> of(std::string_view owner) const;  // by id
+  std::vector<const Pin*> all() const;                       // likewise
+  // Grows with every change of a pin that is not taken up, and of where it is.
+  uint64_t changes() const { return changes_; }
   void expire(TimePoint now);
   void keep_alone(const Hash128& id);   // other gateways cannot know of it
   std::vector<Hash128> shared() const;  // ids of those that other gateways may know of
@@ -170,6 +173,7 @@ class PinBook {
   std::list<Pin> reserved_;
   std::deque<Hash128> turns_;
   size_t text_bytes_ = 0;
+  uint64_t changes_ = 0;
 };
 
 }  // namespace troupe::route
