@@ -15,9 +15,6 @@
 namespace troupe::gateway_test::pin_files {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
-
 std::string content_of(const std::string& path) {
   std::ostringstream text;
   text << std::ifstream(path).rdbuf();
@@ -142,14 +139,14 @@ TEST_F(PinFileTest, FileThatIsBrokenIsNamedAndLeftAsItIs) {
     {
       Life next(loop_, path_);
       EXPECT_FALSE(next.loaded.ok()) << text;
-      EXPECT_THAT(std::string(next.loaded.message()), HasSubstr("pins.file: " + path_));
-      EXPECT_THAT(std::string(next.loaded.message()), HasSubstr(why));
+      EXPECT_THAT(std::string(next.loaded.message()), testing::HasSubstr("pins.file: " + path_));
+      EXPECT_THAT(std::string(next.loaded.message()), testing::HasSubstr(why));
       next.pins->book().put(pin_of("other"));
     }
     EXPECT_EQ(content_of(path_), text) << "what is not understood was overwritten";
   }
   Life nowhere(loop_, path_ + ".no/pins");
-  EXPECT_THAT(std::string(nowhere.loaded.message()), HasSubstr(path_ + ".no/pins"));
+  EXPECT_THAT(std::string(nowhere.loaded.message()), testing::HasSubstr(path_ + ".no/pins"));
 }
 
 Task<void> make_prefix(Exchange& exchange) {
@@ -202,7 +199,7 @@ TEST_F(Restarts, PinIsComputedAnewWhereItsWorkerDiesAfterwards) {
   ASSERT_EQ(asked(a_) + asked(b_), 1u);
   StubWorker &holder = asked(a_) == 1 ? a_ : b_, &other = asked(a_) == 1 ? b_ : a_;
   const auto again = begin();
-  EXPECT_THAT(again->get("/v1/prefixes").body, HasSubstr(prefix_id(hash_bytes("made"))));
+  EXPECT_THAT(again->get("/v1/prefixes").body, testing::HasSubstr(prefix_id(hash_bytes("made"))));
   // It is where it was: nothing is computed until its worker dies.
   std::this_thread::sleep_for(1200ms);
   EXPECT_EQ(asked(a_) + asked(b_), 1u);
@@ -210,8 +207,8 @@ TEST_F(Restarts, PinIsComputedAnewWhereItsWorkerDiesAfterwards) {
   ASSERT_TRUE(loop_.eventually([&] { return !other.seen.empty(); }, 10s));
   const HttpRequest request = loop_.call([&] { return other.seen.at(0); });
   EXPECT_EQ(request.path, "/v1/prefixes");
-  EXPECT_THAT(request.body, HasSubstr(card));
-  EXPECT_THAT(request.body, HasSubstr(R"("pin":true)"));
+  EXPECT_THAT(request.body, testing::HasSubstr(card));
+  EXPECT_THAT(request.body, testing::HasSubstr(R"("pin":true)"));
 }
 
 }  // namespace

@@ -8,9 +8,6 @@
 namespace troupe::gateway_test::whole_for_stream {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
-
 constexpr size_t kAtOnce = size_t{1} << 30;
 
 Task<void> answer_in_pieces(Exchange& exchange, std::string type, std::string body, size_t piece_bytes) {
@@ -24,23 +21,23 @@ Task<void> answer_in_pieces(Exchange& exchange, std::string type, std::string bo
   co_await exchange.finish();
 }
 
-StubAnswer says(const std::string& type, const std::string& body, size_t piece_bytes = kAtOnce) {
+StubAnswer gives(const std::string& type, const std::string& body, size_t piece_bytes = kAtOnce) {
   return [=](StubWorker&, Exchange& exchange) { return answer_in_pieces(exchange, type, body, piece_bytes); };
 }
 
-const std::string kJson = "application/json; charset=utf-8";
-const std::string kWhole =
+const std::string kJsonType = "application/json; charset=utf-8";
+const std::string kWholeAnswer =
     R"({"choices":[{"message":{"content":"a"},"finish_reason":"stop"}],"usage":{"prompt_tokens":4,)"
     R"("completion_tokens":1}})";
-const std::string kText = R"({"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]})";
-const std::string kDone = "data: [DONE]\n\n";
-const std::string kEvents = "data: " + kText + "\n\n" + kDone;
+const std::string kChunk = R"({"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]})";
+const std::string kLastEvent = "data: [DONE]\n\n";
+const std::string kGoodStream = "data: " + kChunk + "\n\n" + kLastEvent;
 
 std::string ask_for_stream(int i = 0) {
   return chat_body("persona " + std::to_string(i), "x", true);
 }
 
-Answer post(const TestGateway& gateway, const std::string& path, const std::string& body) {
+Answer post_to(const TestGateway& gateway, const std::string& path, const std::string& body) {
   RawPeer peer = gateway.connect();
   peer.send(http_post(path, body));
   return read_answer(peer);
@@ -49,24 +46,25 @@ Answer post(const TestGateway& gateway, const std::string& path, const std::stri
 TEST(WholeForStream, IsPassedOnAsItCameWhereNoWorkerStreams) {
   const std::string message = R"({"content":[{"type":"text","text":"a"}],"stop_reason":"end_turn"})";
   const std::string response = R"({"object":"response","status":"completed","output":[]})";
-  for (const auto& [path, whole] : {std::pair<std::string, std::string>{"/v1/chat/completions", kWhole},
+  for (const auto& [path, whole] : {std::pair<std::string, std::string>{"/v1/chat/completions", kWholeAnswer},
                                     {"/v1/messages", message},
                                     {"/v1/responses", response}}) {
     for (const size_t workers : {size_t{1}, size_t{2}}) {
       Loop loop;
-      StubWorker a(loop, says(kJson, whole)), b(loop, says(kJson, whole));
+      StubWorker a(loop, gives(kJsonType, whole)), b(loop, gives(kJsonType, whole));
       TestGateway gateway(loop, workers == 1 ? std::vector<Upstream>{a.endpoint()}
                                              : std::vector<Upstream>{a.endpoint(), b.endpoint()});
       for (int i = 0; i < 12; ++i) {
-        const Answer answer = post(gateway, path, ask_for_stream(i));
+        const Answer answer = post_to(gateway, path, ask_for_stream(i));
         ASSERT_EQ(answer.status, 200) << path << answer.body;
         EXPECT_EQ(answer.body, whole);
-        EXPECT_EQ(answer.header("content-type"), kJson);
+        EXPECT_EQ(answer.header("content-type"), kJsonType);
         EXPECT_EQ(answer.route("attempt"), std::to_string(workers));
       }
       EXPECT_EQ(gateway.metric("troupe_gateway_requests_total{code=\"200\"}"), 12);
       EXPECT_EQ(gateway.metric("troupe_gateway_broken_answers_total"), 0);
-      EXPECT_THAT(gateway.admin("/admin/workers").body, Not(HasSubstr("\"failing\":true"))) << path;
+      EXPECT_THAT(gateway.admin("/admin/workers").body, testing::Not(testing::HasSubstr("\"failing\":true")))
+          << path;
     }
   }
 }
@@ -74,7 +72,7 @@ TEST(WholeForStream, IsPassedOnAsItCameWhereNoWorkerStreams) {
 TEST(WholeForStream, IsPassedOnThoughAnotherWorkerFailsAfterIt) {
   for (const int status : {404, 429, 500, 0}) {
     Loop loop;
-    StubWorker good(loop, says(kJson, kWhole)), bad(loop, answer_status(status));
+    StubWorker good(loop, gives(kJsonType, kWholeAnswer)), bad(loop, answer_status(status));
     if (status == 0)
       bad.answer = [](StubWorker&, Exchange& exchange) {
         exchange.cut();
@@ -84,7 +82,7 @@ TEST(WholeForStream, IsPassedOnThoughAnotherWorkerFailsAfterIt) {
     for (int i = 0; i < 12; ++i) {
       const Answer answer = gateway.ask(ask_for_stream(i));
       ASSERT_EQ(answer.status, 200) << status << answer.body;
-      EXPECT_EQ(answer.body, kWhole);
+      EXPECT_EQ(answer.body, kWholeAnswer);
       EXPECT_EQ(answer.route("node"), good.id());
     }
     EXPECT_GT(loop.call([&] { return bad.seen.size(); }), 0u) << status << ": nothing was shown";
@@ -93,17 +91,17 @@ TEST(WholeForStream, IsPassedOnThoughAnotherWorkerFailsAfterIt) {
 
 TEST(WholeForStream, IsNotComputedTwiceForAClientThatForbidsIt) {
   Loop loop;
-  StubWorker a(loop, says(kJson, kWhole)), b(loop, says(kJson, kWhole));
+  StubWorker a(loop, gives(kJsonType, kWholeAnswer)), b(loop, gives(kJsonType, kWholeAnswer));
   TestGateway gateway(loop, {a.endpoint(), b.endpoint()});
   const Answer answer = gateway.ask(ask_for_stream(), "x-troupe-retry: connect\r\n");
-  EXPECT_EQ(answer.body, kWhole);
+  EXPECT_EQ(answer.body, kWholeAnswer);
   EXPECT_EQ(answer.route("attempt"), "1");
 }
 
 // The model's name is the client's, as in a stream.
 TEST(WholeForStream, NamesTheModelAsTheClientDid) {
   Loop loop;
-  StubWorker stub(loop, says(kJson, R"({"model":"org/own","choices":[{"message":{"content":"a"}}]})"));
+  StubWorker stub(loop, gives(kJsonType, R"({"model":"org/own","choices":[{"message":{"content":"a"}}]})"));
   stub.models = {"org/own"};
   Upstream worker = stub.endpoint();
   worker.models = {{"demo", "org/own"}};
@@ -116,12 +114,12 @@ TEST(WholeForStream, MayBeLongerThanTheGatewayHolds) {
   Loop loop;
   const std::string whole = R"({"choices":[{"message":{"content":")" + std::string(2u << 20, 'x') +
                             R"("},"finish_reason":"stop"}]})";
-  StubWorker stub(loop, says(kJson, whole));
+  StubWorker stub(loop, gives(kJsonType, whole));
   TestGateway gateway(loop, {stub.endpoint()});
   const Answer answer = gateway.ask(ask_for_stream());
   EXPECT_EQ(answer.status, 200);
   EXPECT_TRUE(answer.body == whole);
-  loop.call([&] { stub.answer = says("text/plain", std::string(2u << 20, 'x')); });
+  loop.call([&] { stub.answer = gives("text/plain", std::string(2u << 20, 'x')); });
   EXPECT_EQ(gateway.ask(ask_for_stream()).status, 502) << "no answer of any form";
 }
 
@@ -132,11 +130,11 @@ TEST(EventsUnderAnotherType, AreAStream) {
       for (const size_t piece_bytes : {kAtOnce, size_t{1}}) {
         for (const bool marked : {false, true}) {
           Loop loop;
-          StubWorker stub(loop, says(type, (marked ? mark : "") + first + kEvents, piece_bytes));
+          StubWorker stub(loop, gives(type, (marked ? mark : "") + first + kGoodStream, piece_bytes));
           TestGateway gateway(loop, {stub.endpoint()});
           const Answer answer = gateway.ask(ask_for_stream());
           ASSERT_EQ(answer.status, 200) << type << first << answer.body;
-          EXPECT_EQ(answer.body, first + kEvents) << type << marked;
+          EXPECT_EQ(answer.body, first + kGoodStream) << type << marked;
           EXPECT_EQ(answer.header("content-type"), "text/event-stream");
           EXPECT_TRUE(answer.complete);
         }
@@ -149,9 +147,9 @@ TEST(EventsUnderAnotherType, AreJudgedAsAStreamIs) {
   for (const std::string bad :
        {"data: {\"error\":{\"message\":\"boom\"}}\n\n", ": hi\n\n", "data: [DONE]\n\n"}) {
     Loop loop;
-    StubWorker stub(loop, says("text/plain", bad)), good(loop, says("", kEvents));
+    StubWorker stub(loop, gives("text/plain", bad)), good(loop, gives("", kGoodStream));
     TestGateway gateway(loop, {stub.endpoint(), good.endpoint()});
-    for (int i = 0; i < 12; ++i) EXPECT_EQ(gateway.ask(ask_for_stream(i)).body, kEvents) << bad;
+    for (int i = 0; i < 12; ++i) EXPECT_EQ(gateway.ask(ask_for_stream(i)).body, kGoodStream) << bad;
     EXPECT_GT(loop.call([&] { return stub.seen.size(); }), 0u);
   }
 }
@@ -161,11 +159,11 @@ TEST(EventsUnderAnotherType, AreNoOtherLines) {
   for (const std::string body :
        {"datum: 1\n\n", "retry-after: 1\n", "data", "ida: 2\n\n", "", "\xef\xbb", "id"}) {
     Loop loop;
-    StubWorker stub(loop, says("text/plain", body, 1));
+    StubWorker stub(loop, gives("text/plain", body, 1));
     TestGateway gateway(loop, {stub.endpoint()});
     const Answer answer = gateway.ask(ask_for_stream());
     EXPECT_EQ(answer.status, 502) << body;
-    EXPECT_THAT(answer.body, HasSubstr("did not stream"));
+    EXPECT_THAT(answer.body, testing::HasSubstr("did not stream"));
   }
 }
 
