@@ -72,12 +72,12 @@ struct AnswerProgress {
 };
 
 enum class Action : uint8_t {
-  kAdmit,        // ask admission for admission_request(), then admitted()
-  kRefuse,       // no node can be asked
-  kSend,         // to attempt().candidate; it is booked
-  kPassOn,       // the failed attempt's answer, or the error of its failure, is the answer
-  kPassOnFull,   // the 429 of an earlier attempt is: "come back later" is truer of a full fleet than "nobody"
-  kPassOnWhole,  // the whole answer of the last attempt that brought one is: none has streamed
+  kAdmit,          // ask admission for admission_request(), then admitted()
+  kRefuse,         // no node can be asked
+  kSend,           // to attempt().candidate; it is booked
+  kPassOn,         // the failed attempt's answer, or the error of its failure, is the answer
+  kPassOnFull,     // the 429 of an earlier attempt is: "come back later" is truer of a full fleet than "none"
+  kPassOnWhole,    // the whole answer of the last attempt that brought one is: none has streamed
   kPassOnLongest,  // the refusal of the node with the longest context is: longest_refusal()
   kEndBroken,      // tell the client, which has some of the answer, that it ends here
 };
