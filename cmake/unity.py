@@ -30,6 +30,8 @@ def name_of(declaration):
         return found[1]
     if found := re.match(r"using (\w+) =", head):
         return found[1]
+    if head.startswith("using "):
+        return None  # of another namespace's name, which files may share
     head = head.split("=")[0]
     if found := re.search(r"([\w:~]+) ?\(", head):
         return found[1]
