@@ -79,7 +79,7 @@ Fleet::Fleet(const FleetOptions& options, const Parts& parts)
     worker.upstream = upstream;
     worker.client = make_client(upstream);
   }
-  router_.adopt(registry_.view());
+  router_.update_cluster(registry_.view());
   gauges_.show(registry_.nodes(), router_.view());
 }
 

@@ -68,14 +68,14 @@ class Fleet {
   // long as a request lasts, not for ever. The fleet outlives it.
   class Hold {
    public:
-    explicit Hold(Fleet& fleet) : slots_(fleet.registry_.slots()), era_(slots_.begin_hold()) {}
-    ~Hold() { slots_.end_hold(era_); }
+    explicit Hold(Fleet& fleet) : slots_(fleet.registry_.slots()), slot_epoch_(slots_.begin_hold()) {}
+    ~Hold() { slots_.end_hold(slot_epoch_); }
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
 
    private:
     route::NodeSlots& slots_;
-    const route::NodeSlots::Era era_;
+    const route::NodeSlots::Epoch slot_epoch_;
   };
   // While a reader of this worker's events listens, however long, its slot is not given to another.
   void listens(route::NodeIndex node, bool listens) { registry_.slots().listens(node, listens); }

@@ -187,27 +187,27 @@ void SharedState::hurry() {
   if (round_.wants_round(clock_.now())) pause_.wake();
 }
 
-void SharedState::heed(const route::StoreNews& news) {
-  if (news.written) written_.Increment();
-  if (news.refused) refused_.Increment();
-  if (news.adopted) adopted_.Increment();
-  if (news.removed_leader) log_.warn("state_leader_without_lease", {{"key", keys_.leader}});
-  if (news.resigned) log_.warn("state_resigns", {{"nodes", router_.planning().news().nodes}});
-  if (!news.table.ok()) log_.warn("state_table_malformed", {{"why", to_std(news.table.message())}});
-  for (const auto& [gateway, why] : news.loads)
+void SharedState::heed(const route::StoreUpdate& update) {
+  if (update.written) written_.Increment();
+  if (update.refused) refused_.Increment();
+  if (update.adopted) adopted_.Increment();
+  if (update.removed_leader) log_.warn("state_leader_without_lease", {{"key", keys_.leader}});
+  if (update.resigned) log_.warn("state_resigns", {{"nodes", router_.planning().announcement().nodes}});
+  if (!update.table.ok()) log_.warn("state_table_malformed", {{"why", to_std(update.table.message())}});
+  for (const auto& [gateway, why] : update.loads)
     log_.warn("state_loads_malformed", {{"key", keys_.loads + gateway}, {"why", to_std(why.message())}});
-  if (news.adopted) table_other_kind_ = false;
-  if (!news.other_kind) return;
+  if (update.adopted) table_other_kind_ = false;
+  if (!update.other_kind) return;
   ignored_.Increment();
   table_other_kind_ = true;
 }
 
 // Gateways under one prefix should divide sets alike; a difference is logged.
 void SharedState::report_other_sets() {
-  const route::GatewayNews own = router_.planning().news();
+  const route::GatewayAnnouncement own = router_.planning().announcement();
   int64_t differing = 0;
   for (const auto& [name, other] : router_.planning().gateways().others())
-    differing += other.news.strict_sets != own.strict_sets ? 1 : 0;
+    differing += other.announcement.strict_sets != own.strict_sets ? 1 : 0;
   differing = std::max<int64_t>(differing, table_other_kind_ ? 1 : 0);
   other_sets_gauge_.Set(static_cast<double>(differing));
   const bool differs = differing > 0;

@@ -76,7 +76,7 @@ class SharedState {
   void take(const etcd::TxnAnswer& all, int64_t known);
   void take(const etcd::WatchMessage& news);
   void take_gateway(const etcd::WatchEvent& event);
-  void heed(const route::StoreNews& news);
+  void heed(const route::StoreUpdate& update);
   void hurry();
   void report_other_sets();
   void report_state();

@@ -42,7 +42,7 @@ void GossipRounds::collect(TimePoint now) {
   std::vector<PeerLoad> ledger;
   const bool all = now >= refreshed_at_ + rules_.refresh;
   if (all) refreshed_at_ = now;
-  if (rules_.ledger) ledger = router_.take_ledger(all);
+  if (rules_.ledger) ledger = router_.export_peer_loads(all);
   for (auto& [number, peer] : peers_) {
     if (peer.self) continue;
     peer.placements.insert(peer.placements.end(), placements.begin(), placements.end());
@@ -66,12 +66,12 @@ bool GossipRounds::look(Peer number, TimePoint now) {
   peer.next_look = now + std::max(rules_.interval, peer.pause);
   if (!peer.placements.empty() || !peer.ledger.empty()) return true;
   const bool probes = peer.pause > Duration::zero() || !peer.tried || peer.greets;
-  return probes || now >= peer.sent_at + rules_.refresh || lacks_table(peer, now);
+  return probes || now >= peer.sent_at + rules_.refresh || has_stale_table(peer, now);
 }
 
-// Decided by its last news; but a table just sent is not sent again before the peer could answer.
-bool GossipRounds::lacks_table(const PeerState& peer, TimePoint now) const {
-  if (!router_.planning().lacks_table(peer.name)) return false;
+// Decided by its last announcement; but a table just sent is not sent again before the peer could answer.
+bool GossipRounds::has_stale_table(const PeerState& peer, TimePoint now) const {
+  if (!router_.planning().has_stale_table(peer.name)) return false;
   return peer.table_sent != router_.planning().version() || now >= peer.table_sent_at + rules_.refresh;
 }
 
@@ -102,9 +102,9 @@ GossipMessage GossipRounds::begin(Peer number, TimePoint now) {
   GossipMessage message;
   message.placements = peer.placements_sent;
   message.ledger = peer.ledger_sent;
-  message.news = router_.planning().news();
+  message.announcement = router_.planning().announcement();
   message.sample = peer.sample;
-  if (lacks_table(peer, now)) put_table(peer, now, message);
+  if (has_stale_table(peer, now)) put_table(peer, now, message);
   return message;
 }
 
@@ -132,7 +132,7 @@ GossipNotes GossipRounds::end(PeerState& peer, bool answers, TimePoint now) {
   return notes;
 }
 
-GossipNotes GossipRounds::answered(Peer number, const std::optional<GatewayNews>& by, TimePoint now) {
+GossipNotes GossipRounds::answered(Peer number, const std::optional<GatewayAnnouncement>& by, TimePoint now) {
   PeerState& peer = at(peers_, number);
   GossipNotes notes = end(peer, true, now);
   peer.placements_sent.clear();
@@ -189,24 +189,24 @@ void GossipRounds::leave_out(PeerState& peer) {
 }
 
 // Gateways of one fleet have to divide its sets alike. Where they do not, the operator has to know: true for
-// the first news of each that does not.
-bool GossipRounds::observe(const GatewayNews& news, TimePoint now) {
-  router_.planning().observe(news, now);
-  const GatewayNews own = router_.planning().news();
-  if (news.name == own.name || news.strict_sets == own.strict_sets) return false;
+// the first announcement of each that does not.
+bool GossipRounds::observe(const GatewayAnnouncement& announcement, TimePoint now) {
+  router_.planning().observe(announcement, now);
+  const GatewayAnnouncement own = router_.planning().announcement();
+  if (announcement.name == own.name || announcement.strict_sets == own.strict_sets) return false;
   if (differing_.size() >= rules_.senders_max) differing_.clear();
-  return differing_.insert(news.name).second;
+  return differing_.insert(announcement.name).second;
 }
 
 size_t GossipRounds::other_sets() const {
-  const uint32_t own = router_.planning().news().strict_sets;
+  const uint32_t own = router_.planning().announcement().strict_sets;
   const auto& others = router_.planning().gateways().others();
-  const auto differs = [own](const auto& entry) { return entry.second.news.strict_sets != own; };
+  const auto differs = [own](const auto& entry) { return entry.second.announcement.strict_sets != own; };
   return static_cast<size_t>(std::count_if(others.begin(), others.end(), differs));
 }
 
 StatusOr<GossipNotes> GossipRounds::receive(const GossipMessage& message, TimePoint now) {
-  const Hash128& name = message.news.name;
+  const Hash128& name = message.announcement.name;
   if (name == router_.options().name) return GossipNotes{};  // its own, by its own list of peers
   if (senders_.size() >= rules_.senders_max && !senders_.contains(name))
     return absl::ResourceExhaustedError("gossip: more gateways than are followed");
@@ -214,12 +214,12 @@ StatusOr<GossipNotes> GossipRounds::receive(const GossipMessage& message, TimePo
   if (!message.sample.empty())
     TROUPE_RETURN_IF_ERROR(router_.planning().adopt_sample(name, message.sample, now));
   GossipNotes notes;
-  notes.other_sets = observe(message.news, now);
+  notes.other_sets = observe(message.announcement, now);
   router_.placements().adopt(message.placements);
   const auto [known, added] = senders_.try_emplace(name);
   if (added) known->second.number = sender_count_++;
   known->second.received_at = now;
-  if (rules_.ledger) router_.adopt_ledger(known->second.number, message.ledger);
+  if (rules_.ledger) router_.apply_peer_loads(known->second.number, message.ledger);
   if (!added) return notes;
   greet(name, now);
   notes.wakes = true;

@@ -19,7 +19,7 @@ void PlacementTracker::advance(TimePoint now) {
   while (!unconfirmed_.empty() && unconfirmed_.front().until <= now) forget_oldest();
 }
 
-void PlacementTracker::vacate(std::span<const NodeIndex> nodes) {
+void PlacementTracker::remove_nodes(std::span<const NodeIndex> nodes) {
   const auto is_there = [&](const auto& of) {
     return std::binary_search(nodes.begin(), nodes.end(), of.node);
   };

@@ -42,7 +42,7 @@ void LoadTracker::resize(size_t nodes) {
   in_flight_max_.resize(nodes, 0);
 }
 
-void LoadTracker::adopt(const ClusterView& view) {
+void LoadTracker::update_cluster(const ClusterView& view) {
   resize(view.size());
   for (auto& places : places_) places.clear();
   groups_.clear();

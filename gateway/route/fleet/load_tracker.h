@@ -105,7 +105,7 @@ class LoadTracker {
     int64_t answers = 1;         // as many as nodes count, in what they report, as running and queued
   };
 
-  void adopt(const ClusterView& view);
+  void update_cluster(const ClusterView& view);
   void change(const AffinityOptions& options);  // what loads weigh, from the next look on
   Ticket open(NodeIndex node, const Booking& booking, TimePoint now);
   void first_byte(Ticket& ticket);
@@ -138,7 +138,7 @@ class LoadTracker {
   int64_t in_flight_total() const { return in_flight_total_; }
   int64_t pending_tokens_total() const { return pending_total_; }
 
-  // The routable nodes that serve one model, with their means. Valid until the next adopt().
+  // The routable nodes that serve one model, with their means. Valid until the next update_cluster().
   struct Group {
     std::vector<NodeIndex> nodes;
     double weight = 0, requests = 0, reported_work = 0, own_work = 0;  // sums (own_work: inflated)

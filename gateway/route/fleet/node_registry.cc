@@ -157,7 +157,7 @@ void NodeRegistry::take_out(NodeIndex index, NodeActions& actions) {
   TROUPE_CHECK(node.member(), node.id + " is removed already");
   node.membership = Membership::kRemoved;
   node.service = {};
-  slots_.vacate(index);
+  slots_.release_slot(index);
   first_look_.seen(index);
   come_back(node, index, actions);
   actions.push_back(action(ActionKind::kDisconnect, index));

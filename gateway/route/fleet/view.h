@@ -17,7 +17,7 @@
 namespace troupe::route {
 
 // A node's slot: stable over all views for as long as the node is in them. Once it is gone for good another
-// one may have it; Router::adopt() then forgets all that it knew of the first.
+// one may have it; Router::update_cluster() then forgets all that it knew of the first.
 using NodeIndex = uint32_t;
 inline constexpr NodeIndex kNoNode = UINT32_MAX;
 

@@ -41,10 +41,10 @@ StatusOr<std::vector<Placement>> decode_placements(std::string_view message, con
 std::string encode_ledger(std::span<const PeerLoad> loads, const ClusterView& view);
 StatusOr<std::vector<PeerLoad>> decode_ledger(std::string_view message, const ClusterView& view);
 
-// All parts of a message; news, table and sample are table_codec.h's, and the last two may be empty. Parts
-// are views of the caller's bytes.
+// All parts of a message; announcement, table and sample are table_codec.h's, and the last two may be empty.
+// Parts are views of the caller's bytes.
 struct GossipParts {
-  std::string_view placements, ledger, news, table, sample;
+  std::string_view placements, ledger, announcement, table, sample;
   bool operator==(const GossipParts&) const = default;
 };
 std::string frame_gossip(const GossipParts& parts);

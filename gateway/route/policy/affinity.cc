@@ -169,7 +169,7 @@ class AffinityPolicy::Choice {
     CachedPrefix::Here here = here_at(node);
     const bool home = by_plan_ && std::find(homes_.begin(), homes_.end(), node) != homes_.end();
     if (home) believe_plan(node, here);
-    Branch branch = hot_ ? Branch::kCopy : Branch::kLeast;
+    Branch branch = hot_ ? Branch::kNewCopy : Branch::kLeast;
     if (home || here.set_tokens > 0) branch = Branch::kHome;
     if (here.session) branch = Branch::kSession;
     Candidate c = plain_candidate(in_, node, branch, here.expected);

@@ -86,7 +86,7 @@ void RequestFlow::send_to(const FlowContext& context, const Candidate& candidate
   attempt_ = Attempt();
   attempt_.candidate = candidate;
   attempt_.resumes = resumes;
-  attempt_.sent = context.router.sent(*key_, model_, candidate, now, answers_);
+  attempt_.sent = context.router.on_sent(*key_, model_, candidate, now, answers_);
   attempt_.booked = true;
   attempts_ += 1;
   tried_.push_back(candidate.node);
@@ -100,7 +100,7 @@ Action RequestFlow::send_next(const FlowContext& context, bool resumes, TimePoin
 
 void RequestFlow::hand_back(const FlowContext& context, const std::optional<AnswerCounts>& counts,
                             TimePoint now) {
-  if (std::exchange(attempt_.booked, false)) context.router.finished(*key_, attempt_.sent, counts, now);
+  if (std::exchange(attempt_.booked, false)) context.router.on_finished(*key_, attempt_.sent, counts, now);
 }
 
 void RequestFlow::first_byte(const FlowContext& context, bool heartbeats, TimePoint now) {

@@ -85,7 +85,7 @@ class RequestFlow {
  public:
   // One node's. Made anew for each, so that nothing of the one before is left over.
   struct Attempt {
-    Sent sent;
+    InFlight sent;
     bool booked = false;    // `sent` is to be handed back
     bool moved_on = false;  // silent() gave it up, and has decided on the next
     TimePoint first_byte_at{};

@@ -160,7 +160,7 @@ void RequestsWorld::publish() {
     nodes[i].failing = workers_[i].health.failing();
     nodes[i].models = {"a"};
   }
-  router_->adopt(std::make_shared<ClusterView>(++view_epoch_, std::move(nodes)));
+  router_->update_cluster(std::make_shared<ClusterView>(++view_epoch_, std::move(nodes)));
 }
 
 // --- what must hold ---

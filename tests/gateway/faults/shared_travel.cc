@@ -121,12 +121,12 @@ void SharedWorld::done_at_store(size_t g, const StoreCommand& ask, uint64_t aske
   });
 }
 
-void SharedWorld::heed(size_t g, const StoreNews& news) {
-  if (!news.table.ok()) breach("a table is not read: " + std::string(news.table.message()));
-  for (const auto& [gateway, why] : news.loads) breach("loads are not read: " + std::string(why.message()));
-  if (news.written) say("gateway " + std::to_string(g) + " has written a table");
-  if (news.refused) say("gateway " + std::to_string(g) + " is refused a table");
-  if (news.resigned) say("gateway " + std::to_string(g) + " resigns");
+void SharedWorld::heed(size_t g, const StoreUpdate& update) {
+  if (!update.table.ok()) breach("a table is not read: " + std::string(update.table.message()));
+  for (const auto& [gateway, why] : update.loads) breach("loads are not read: " + std::string(why.message()));
+  if (update.written) say("gateway " + std::to_string(g) + " has written a table");
+  if (update.refused) say("gateway " + std::to_string(g) + " is refused a table");
+  if (update.resigned) say("gateway " + std::to_string(g) + " resigns");
   check_version(g);
 }
 

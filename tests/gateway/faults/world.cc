@@ -273,7 +273,7 @@ void World::send_letter(size_t from, size_t to) {
   const auto arrives = [this, to, letter] { gateways_[to]->receive(*letter, clock_of(to)); };
   after(between(0.1, late), [this, from, to, life, late, arrives, lost, cut] {
     arrives();
-    const GatewayNews by = gateways_[to]->rounds().answer();
+    const GatewayAnnouncement by = gateways_[to]->rounds().answer();
     if (cut()) {
       after(between(0.1, late), lost);
     } else {
@@ -283,7 +283,8 @@ void World::send_letter(size_t from, size_t to) {
   if (faulty_ && chance(0.05)) after(between(0.1, late), arrives);
 }
 
-void World::letter_ended(size_t from, size_t to, uint64_t life, const std::optional<GatewayNews>& by) {
+void World::letter_ended(size_t from, size_t to, uint64_t life,
+                         const std::optional<GatewayAnnouncement>& by) {
   FaultGateway& writer = *gateways_[from];
   if (writer.lives() != life) return;
   writing_.erase({from, to});

@@ -54,12 +54,12 @@ class GossipRoundsOfOne : public ::testing::Test {
   void known(int name = 2) {
     ASSERT_TRUE(one_.rounds.look(0, at_ms(20)));
     one_.rounds.begin(0, at_ms(20));
-    one_.rounds.answered(0, news_of(name), at_ms(20));
+    one_.rounds.answered(0, announcement_of(name), at_ms(20));
   }
-  static GatewayNews news_of(int name) {
-    GatewayNews news;
-    news.name = Hash128{0, static_cast<uint64_t>(name)};
-    return news;
+  static GatewayAnnouncement announcement_of(int name) {
+    GatewayAnnouncement announcement;
+    announcement.name = Hash128{0, static_cast<uint64_t>(name)};
+    return announcement;
   }
   void fail(int64_t ms) {
     one_.rounds.begin(0, at_ms(ms));
@@ -84,13 +84,13 @@ TEST_F(GossipRoundsOfOne, MessageIsDueWithNewsOrAfterTheRefresh) {
   one_.rounds.collect(at_ms(40));  // the first ledger is all of it
   EXPECT_TRUE(one_.rounds.look(0, at_ms(40)));
   one_.rounds.begin(0, at_ms(40));
-  one_.rounds.answered(0, news_of(2), at_ms(40));
+  one_.rounds.answered(0, announcement_of(2), at_ms(40));
   EXPECT_FALSE(one_.rounds.look(0, at_ms(60))) << "nothing is new";
   EXPECT_EQ(one_.rounds.next_look(0), at_ms(80));
   serve(1, 3, 70);
   EXPECT_TRUE(one_.rounds.look(0, at_ms(80)));
   EXPECT_THAT(sets_sent(80), testing::ElementsAre(numbered_set(1)));
-  one_.rounds.answered(0, news_of(2), at_ms(81));
+  one_.rounds.answered(0, announcement_of(2), at_ms(81));
   EXPECT_FALSE(one_.rounds.look(0, at_ms(1079)));
   EXPECT_TRUE(one_.rounds.look(0, at_ms(1080)));
 }
@@ -107,7 +107,7 @@ TEST_F(GossipRoundsOfOne, PeerThatFailsIsTriedAtIntervalsThatDouble) {
     EXPECT_EQ(one_.rounds.failed(0, at_ms(20)).answers, std::nullopt) << "as before";
   }
   one_.rounds.begin(0, at_ms(20));
-  EXPECT_EQ(one_.rounds.answered(0, news_of(2), at_ms(20)).answers, true);
+  EXPECT_EQ(one_.rounds.answered(0, announcement_of(2), at_ms(20)).answers, true);
   EXPECT_EQ(one_.rounds.next_look(0), at_ms(40));
 }
 
@@ -189,7 +189,7 @@ TEST_F(GossipRoundsOfOne, ReusedSlotTakesNothingOfTheLastNode) {
 TEST_F(GossipRoundsOfOne, OwnAddressIsLeftOut) {
   one_.rounds.add(1, at_ms(0));
   one_.rounds.begin(0, at_ms(20));
-  const GossipNotes notes = one_.rounds.answered(0, news_of(5), at_ms(20));
+  const GossipNotes notes = one_.rounds.answered(0, announcement_of(5), at_ms(20));
   EXPECT_TRUE(notes.is_self);
   EXPECT_EQ(one_.router.known().gateways, 2) << "itself and the other peer, which may come back";
   serve(1, 3, 30);
@@ -208,32 +208,32 @@ TEST_F(GossipRoundsOfOne, NewcomerIsWelcomedOnceAndByTheSmallestNameOnly) {
   known();
   serve(1, 3, 30);
   one_.rounds.begin(0, at_ms(40));
-  one_.rounds.answered(0, news_of(2), at_ms(40));
+  one_.rounds.answered(0, announcement_of(2), at_ms(40));
   one_.rounds.begin(0, at_ms(60));
-  one_.rounds.answered(0, news_of(3), at_ms(60));  // the peer has begun anew
+  one_.rounds.answered(0, announcement_of(3), at_ms(60));  // the peer has begun anew
   EXPECT_THAT(sets_sent(80), testing::ElementsAre(numbered_set(1)));
-  one_.rounds.answered(0, news_of(3), at_ms(80));
+  one_.rounds.answered(0, announcement_of(3), at_ms(80));
   EXPECT_TRUE(sets_sent(100).empty());
-  one_.rounds.answered(0, news_of(3), at_ms(100));
+  one_.rounds.answered(0, announcement_of(3), at_ms(100));
 
   // A second peer has a smaller name than ours, and welcomes a gateway that begins anew, as long as it
   // answers.
   one_.rounds.add(1, at_ms(100));
   one_.rounds.begin(1, at_ms(120));
-  one_.rounds.answered(1, news_of(2), at_ms(120));
+  one_.rounds.answered(1, announcement_of(2), at_ms(120));
   one_.rounds.begin(0, at_ms(140));
-  one_.rounds.answered(0, news_of(4), at_ms(140));
+  one_.rounds.answered(0, announcement_of(4), at_ms(140));
   EXPECT_TRUE(sets_sent(160).empty());
   one_.rounds.begin(1, at_ms(160));
   one_.rounds.failed(1, at_ms(160));
-  one_.rounds.answered(0, news_of(6), at_ms(160));
+  one_.rounds.answered(0, announcement_of(6), at_ms(160));
   EXPECT_THAT(sets_sent(180), testing::ElementsAre(numbered_set(1)));
 }
 
 TEST_F(GossipRoundsOfOne, SenderThatFallsSilentIsForgottenWithItsLedger) {
   const PeerLoad load{.node = 1, .in_flight = 5, .pending_tokens = 100};
   GossipMessage message;
-  message.news = news_of(2);
+  message.announcement = announcement_of(2);
   message.ledger = std::span(&load, 1);
   ASSERT_TRUE(one_.rounds.receive(message, at_ms(100)).ok());
   EXPECT_EQ(one_.router.loads().at(1).peers_requests, 5);
@@ -248,7 +248,7 @@ TEST_F(GossipRoundsOfOne, UnknownSenderWakesPeersThatFail) {
   for (int64_t ms = 40; ms < 44; ++ms) fail(ms);
   EXPECT_GT(one_.rounds.next_look(0), at_ms(300));
   GossipMessage message;
-  message.news = news_of(2);
+  message.announcement = announcement_of(2);
   EXPECT_TRUE(one_.rounds.receive(message, at_ms(100))->wakes);
   EXPECT_EQ(one_.rounds.next_look(0), at_ms(100));
   EXPECT_FALSE(one_.rounds.receive(message, at_ms(120))->wakes) << "it is known now";
@@ -261,19 +261,19 @@ TEST_F(GossipRoundsOfOne, OwnMessageAndTooManySendersChangeNothing) {
   const PeerLoad load{.node = 1, .in_flight = 5, .pending_tokens = 100};
   GossipMessage message;
   message.ledger = std::span(&load, 1);
-  message.news = news_of(1);
+  message.announcement = announcement_of(1);
   ASSERT_TRUE(full.rounds.receive(message, at_ms(0)).ok());
   EXPECT_EQ(full.router.loads().at(1).peers_requests, 0) << "its own";
-  message.news = news_of(2);
+  message.announcement = announcement_of(2);
   ASSERT_TRUE(full.rounds.receive(message, at_ms(0)).ok());
-  message.news = news_of(3);
+  message.announcement = announcement_of(3);
   EXPECT_EQ(full.rounds.receive(message, at_ms(0)).status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(full.router.loads().at(1).peers_requests, 5) << "of the first";
 }
 
 TEST_F(GossipRoundsOfOne, MalformedTableAndSampleAreRefused) {
   GossipMessage message;
-  message.news = news_of(2);
+  message.announcement = announcement_of(2);
   message.table = "no table";
   EXPECT_FALSE(one_.rounds.receive(message, at_ms(0)).ok());
   message.table = {};
@@ -283,10 +283,10 @@ TEST_F(GossipRoundsOfOne, MalformedTableAndSampleAreRefused) {
 
 TEST_F(GossipRoundsOfOne, GatewayWithOtherStrictSetsIsNotedOnce) {
   GossipMessage message;
-  message.news = news_of(2);
+  message.announcement = announcement_of(2);
   EXPECT_FALSE(one_.rounds.receive(message, at_ms(0))->other_sets);
   EXPECT_EQ(one_.rounds.other_sets(), 0u);
-  message.news.strict_sets = 8;
+  message.announcement.strict_sets = 8;
   EXPECT_TRUE(one_.rounds.receive(message, at_ms(20))->other_sets);
   EXPECT_FALSE(one_.rounds.receive(message, at_ms(40))->other_sets);
   EXPECT_EQ(one_.rounds.other_sets(), 1u);

@@ -43,7 +43,7 @@ class DynamoPolicy final : public RoutePolicy {
                          });
   }
 
-  void sent(const PolicyRequest& request, TimePoint) override {
+  void on_sent(const PolicyRequest& request, TimePoint) override {
     if (request.node >= nodes_.size()) nodes_.resize(request.node + size_t{1});
     Node& node = nodes_[request.node];
     const Flight flight{request.node, node.life, request.key.set,
@@ -59,7 +59,7 @@ class DynamoPolicy final : public RoutePolicy {
     flights_.emplace(request.id, flight);
   }
 
-  void finished(const PolicyRequest& request, TimePoint) override {
+  void on_finished(const PolicyRequest& request, TimePoint) override {
     const auto it = flights_.find(request.id);
     if (it == flights_.end()) return;
     const Flight flight = it->second;

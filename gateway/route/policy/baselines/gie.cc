@@ -33,7 +33,7 @@ class GiePolicy final : public RoutePolicy {
  public:
   explicit GiePolicy(const AffinityOptions& options) : options_(options), lru_(kLinksPerNode) {}
 
-  void adopt(const ClusterView& view) override {
+  void update_cluster(const ClusterView& view) override {
     for (NodeIndex n = 0; n < view.size(); ++n) lru_.set_budget(n, kTokensPerNode);
   }
 
@@ -65,7 +65,7 @@ class GiePolicy final : public RoutePolicy {
         });
   }
 
-  void sent(const PolicyRequest& request, TimePoint) override {
+  void on_sent(const PolicyRequest& request, TimePoint) override {
     const PromptLinks links = matched_links(request.key, request.tokens);
     // The longest first, so that the beginning is used last and forgotten last.
     for (size_t i = links.size(); i-- > 0;) {

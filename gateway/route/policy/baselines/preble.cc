@@ -35,7 +35,7 @@ bool contains(const Nodes& nodes, NodeIndex node) {
 
 PreblePolicy::PreblePolicy(const AffinityOptions& options) : options_(options), links_(kTreeLinksMax) {}
 
-void PreblePolicy::adopt(const ClusterView& view) {
+void PreblePolicy::update_cluster(const ClusterView& view) {
   cost_.resize(view.size(), 0);
   per_token_.resize(view.size(), kFirstSecondsPerToken);
   life_.resize(view.size(), 0);
@@ -157,7 +157,7 @@ void PreblePolicy::join(Link& link, NodeIndex node) {
   if (!contains(link.nodes, node)) link.nodes.push_back(node);
 }
 
-void PreblePolicy::sent(const PolicyRequest& request, TimePoint now) {
+void PreblePolicy::on_sent(const PolicyRequest& request, TimePoint now) {
   if (request.node >= cost_.size()) return;  // of no known cluster
   sent_count_ += 1;
   expire(now);
@@ -199,7 +199,7 @@ void PreblePolicy::first_byte(const PolicyRequest& request, TimePoint now) {
   here.ttft[1].count += 1;
 }
 
-void PreblePolicy::finished(const PolicyRequest& request, TimePoint now) {
+void PreblePolicy::on_finished(const PolicyRequest& request, TimePoint now) {
   const auto it = flights_.find(request.id);
   if (it == flights_.end()) return;
   const Flight flight = it->second;

@@ -41,10 +41,10 @@ class PreblePolicy final : public RoutePolicy {
  public:
   explicit PreblePolicy(const AffinityOptions& options);
   CandidateOrder choose(const PolicyInput& input, Random& random) const override;
-  void sent(const PolicyRequest& request, TimePoint now) override;
+  void on_sent(const PolicyRequest& request, TimePoint now) override;
   void first_byte(const PolicyRequest& request, TimePoint now) override;
-  void finished(const PolicyRequest& request, TimePoint now) override;
-  void adopt(const ClusterView& view) override;
+  void on_finished(const PolicyRequest& request, TimePoint now) override;
+  void update_cluster(const ClusterView& view) override;
   void forget_node(NodeIndex node) override;
 
  private:

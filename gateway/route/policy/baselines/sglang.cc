@@ -36,7 +36,7 @@ class SglangCacheAwarePolicy final : public RoutePolicy {
  public:
   explicit SglangCacheAwarePolicy(const AffinityOptions& options) : options_(options), tree_(kTreeLinksMax) {}
 
-  void adopt(const ClusterView& view) override {
+  void update_cluster(const ClusterView& view) override {
     sent_counts_.resize(view.size());
     lives_.resize(view.size());
     routable_.assign(view.size(), false);
@@ -66,7 +66,7 @@ class SglangCacheAwarePolicy final : public RoutePolicy {
     });
   }
 
-  void sent(const PolicyRequest& request, TimePoint) override {
+  void on_sent(const PolicyRequest& request, TimePoint) override {
     const NodeIndex tenant = match(request.key, request.tokens);
     const bool gone = tenant != kNoNode && (tenant >= routable_.size() || !routable_[tenant]);
     if (gone && request.node == first_routable_) return;  // not learned: see above

@@ -159,15 +159,15 @@ TEST(Handover, SetsOfAHeldNodeWaitAndOthersDoNot) {
 // A router in every mode that knows sets.
 class HandoverRouting : public ::testing::TestWithParam<Mode> {
  protected:
-  HandoverRouting() { adopt(); }
+  HandoverRouting() { update_cluster(); }
 
   static RouterOptions options() {
     RouterOptions options;
     options.affinity.mode = GetParam();
     return options;
   }
-  void adopt() {
-    router_.adopt(std::make_shared<ClusterView>(++epoch_, nodes_));
+  void update_cluster() {
+    router_.update_cluster(std::make_shared<ClusterView>(++epoch_, nodes_));
     router_.plan(at_ms(now_));
   }
   NodeIndex ask(int set) { return serve(router_, key(set, ++sessions_), at_ms(now_ += 10)); }
@@ -175,14 +175,14 @@ class HandoverRouting : public ::testing::TestWithParam<Mode> {
   void others_are_asked_for() {
     for (int set = 30; set < 60; ++set) ask(set);
     now_ += 10'000;
-    adopt();
+    update_cluster();
   }
   NodeIndex first_for(int set) {
     return router_.preview(key(set, 1'000'000), "demo", at_ms(now_)).order[0].node;
   }
   void leave(NodeIndex node) {
     nodes_[node].leaving = true;
-    adopt();
+    update_cluster();
     router_.handover().leave(node, router_.targets().sets_of(node), at_ms(now_ + 60'000));
   }
 
@@ -241,7 +241,7 @@ TEST_P(HandoverRouting, WidespreadSetKeepsItsNumberOfHolders) {
 
 TEST_P(HandoverRouting, SetOfFewNodesMovesToOneOfThem) {
   nodes_ = nodes(12);
-  adopt();
+  update_cluster();
   others_are_asked_for();
   const NodeIndex old = ask(7);
   for (int set = 300; set < 900; ++set) ask(set);  // cold, beside so many
@@ -297,7 +297,7 @@ TEST_P(HandoverRouting, LastNodeIsAskedEvenIfItLeaves) {
   others_are_asked_for();
   const NodeIndex old = ask(7);
   for (NodeView& node : nodes_) node.leaving = true;
-  adopt();
+  update_cluster();
   for (NodeIndex n = 0; n < nodes_.size(); ++n) router_.handover().leave(n, {}, at_ms(now_ + 1));
   const auto order = router_.preview(key(7, 1), "demo", at_ms(now_)).order;
   ASSERT_GE(order.size(), 1u);
@@ -307,7 +307,7 @@ TEST_P(HandoverRouting, LastNodeIsAskedEvenIfItLeaves) {
 
 TEST_P(HandoverRouting, JoiningNodeGetsItsShareOfTheHottestSets) {
   nodes_[3].state = NodeState::kDead;
-  adopt();
+  update_cluster();
   std::vector<Hash128> sets;
   for (int set = 0; set < 40; ++set) {
     sets.push_back(numbered_set(set));
@@ -316,10 +316,10 @@ TEST_P(HandoverRouting, JoiningNodeGetsItsShareOfTheHottestSets) {
   sets.push_back(numbered_set(99));  // without requests
   EXPECT_TRUE(router_.targets().sets_for(3, "demo", sets).empty()) << "it is not there";
   nodes_[3].state = NodeState::kAlive;
-  adopt();
+  update_cluster();
   EXPECT_TRUE(router_.targets().sets_for(3, "other", sets).empty());
   nodes_[3].weight = 0.1;  // during its ramp
-  adopt();
+  update_cluster();
   const std::vector<Hash128> wanted = router_.targets().sets_for(3, "demo", sets);
   ASSERT_FALSE(wanted.empty());
   EXPECT_EQ(wanted[0], numbered_set(11));
@@ -335,14 +335,14 @@ TEST_P(HandoverRouting, JoiningNodeGetsItsShareOfTheHottestSets) {
 // A set that many nodes hold will soon be sent to it, too.
 TEST_P(HandoverRouting, JoiningNodeGetsWidespreadSets) {
   nodes_[3].state = NodeState::kDead;
-  adopt();
+  update_cluster();
   std::vector<Hash128> sets;
   for (int set = 0; set < 40; ++set) {
     sets.push_back(numbered_set(set));
     ask(set);
   }
   nodes_[3].state = NodeState::kAlive;
-  adopt();
+  update_cluster();
   const auto few = router_.targets().sets_for(3, "demo", sets).size();
   for (int set = 0; set < 40; ++set) {
     for (const NodeIndex node : {0, 1})
@@ -366,7 +366,7 @@ TEST(HandoverByTable, JoiningNodeGetsTheTablesSets) {
     Router router(options, 1);
     std::vector<NodeView> fleet = nodes(4);
     fleet[3].state = NodeState::kDead;
-    router.adopt(std::make_shared<ClusterView>(1, fleet));
+    router.update_cluster(std::make_shared<ClusterView>(1, fleet));
     int64_t now = 0;
     std::vector<Hash128> sets;
     const auto ask_all_and_plan = [&] {
@@ -380,7 +380,7 @@ TEST(HandoverByTable, JoiningNodeGetsTheTablesSets) {
     for (int set = 0; set < 200; ++set) sets.push_back(numbered_set(set));
     ask_all_and_plan();
     fleet[3].state = NodeState::kAlive;
-    router.adopt(std::make_shared<ClusterView>(2, fleet));
+    router.update_cluster(std::make_shared<ClusterView>(2, fleet));
     size_t given = 0;
     for (int tick = 0; tick < 20; ++tick) {
       for (const Hash128& set : router.targets().sets_for(3, "demo", sets)) {

@@ -45,13 +45,13 @@ class RequestFlowTest : public testing::Test {
       node.models = {"m"};
       node.state = NodeState::kAlive;
     }
-    adopt();
+    update_cluster();
     key_.set = hash_bytes("set");
     key_.prefix_bytes = 800;
     key_.prompt_bytes = 1600;
   }
 
-  void adopt() { router_.adopt(std::make_shared<ClusterView>(++epoch_, views_)); }
+  void update_cluster() { router_.update_cluster(std::make_shared<ClusterView>(++epoch_, views_)); }
   FlowContext context() { return {router_, budget_, nodes_, stall_}; }
   NodeIndex node() const { return flow_.attempt().candidate.node; }
   int64_t in_flight() const { return router_.loads().in_flight_total(); }
@@ -86,7 +86,7 @@ class RequestFlowTest : public testing::Test {
 
 TEST_F(RequestFlowTest, WithoutARoutableNodeItIsRefused) {
   for (NodeView& node : views_) node.state = NodeState::kDead;
-  adopt();
+  update_cluster();
   flow_.begin(key_, "m", 1);
   EXPECT_EQ(flow_.choose(context(), now_), Action::kRefuse);
   EXPECT_EQ(flow_.chosen(), nullptr);
@@ -97,13 +97,13 @@ TEST_F(RequestFlowTest, AfterWaitingItIsChosenAnewAndMayBeRefused) {
   ASSERT_EQ(flow_.choose(context(), now_), Action::kAdmit);
   const NodeIndex first = flow_.decision().order[0].node;
   views_[first].state = NodeState::kDead;
-  adopt();
+  update_cluster();
   RequestFlow unwaited = flow_;
   EXPECT_EQ(flow_.admitted(context(), true, now_), Action::kSend);
   EXPECT_NE(node(), first) << "died while the request waited";
   flow_.abandoned(context(), now_);
   for (NodeView& view : views_) view.state = NodeState::kDead;
-  adopt();
+  update_cluster();
   EXPECT_EQ(unwaited.admitted(context(), true, now_), Action::kRefuse);
   EXPECT_EQ(in_flight(), 0);
 }
@@ -172,19 +172,19 @@ TEST_F(RequestFlowTest, ANodeThatTakesNoRequestsAnyMoreIsPassedOver) {
   send();
   const NodeIndex second = flow_.decision().order[1].node;
   views_[second].state = NodeState::kDraining;
-  adopt();
+  update_cluster();
   ASSERT_EQ(flow_.failed(context(), kConnect, true, unstarted(), now_), Action::kSend);
   EXPECT_NE(node(), second);
 }
 
 TEST_F(RequestFlowTest, AtTheOrdersEndNodesThatHaveJoinedAreAsked) {
   for (size_t i = 1; i < 4; ++i) views_[i].state = NodeState::kDead;
-  adopt();
+  update_cluster();
   send();
   ASSERT_EQ(node(), 0u);
   views_[0].state = NodeState::kDead;
   views_[2].state = NodeState::kAlive;
-  adopt();
+  update_cluster();
   ASSERT_EQ(flow_.failed(context(), kConnect, true, unstarted(), now_), Action::kSend);
   EXPECT_EQ(node(), 2u);
 }
@@ -327,7 +327,7 @@ TEST_F(RequestFlowTest, ASilentStreamWithHeartbeatsIsGivenUpForAnotherNode) {
 
 TEST_F(RequestFlowTest, ASilentStreamIsWaitedForWhereNoOtherNodeCanGoOn) {
   for (size_t i = 1; i < 4; ++i) views_[i].state = NodeState::kDead;
-  adopt();
+  update_cluster();
   send();
   flow_.first_byte(context(), true, now_);
   const RequestFlow::SilentFacts facts{.heartbeats_asked = true, .heartbeats_seen = true, .bytes = 9};

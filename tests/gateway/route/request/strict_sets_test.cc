@@ -46,7 +46,7 @@ class Gateway final : public NodeSignals {
  public:
   Gateway(size_t nodes, const RouterOptions& options)
       : failures(nodes), asked(nodes), router_(options, 42), registry_({}, named(nodes)) {
-    router_.adopt(registry_.view());
+    router_.update_cluster(registry_.view());
     answer_probes();
   }
 
