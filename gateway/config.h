@@ -25,7 +25,7 @@
 #include "gateway/proxy/admission_queue.h"
 #include "gateway/proxy/proxy_settings.h"
 #include "gateway/route/options.h"
-#include "gateway/route/placement/pin_book.h"
+#include "gateway/route/placement/pin_registry.h"
 #include "gateway/telemetry/telemetry_settings.h"
 
 namespace troupe {

@@ -86,7 +86,7 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
       background_(io.get_executor()) {
   if (config.migrator.enabled) proxy_.keep_texts(texts_);
   share_pins(config);
-  proxy_.keep_pins(prefixes_.pins.book(), prefixes_.store == nullptr);
+  proxy_.keep_pins(prefixes_.pins.registry(), prefixes_.store == nullptr);
   admin_.demands_certificates(config.metrics_demands_certificates);
   admin_.answer_to(config.admin_hosts);
   admin_.add_only(config.workers_addable);
@@ -102,7 +102,7 @@ void Gateway::share_pins(const GatewayConfig& config) {
     if (client == nullptr || client->tenant_salt().empty()) return std::nullopt;
     return salt_within(client->tenant_salt(), "");
   };
-  if (state_ == nullptr) return prefixes_.pins.take_up(config.api_keys.empty());
+  if (state_ == nullptr) return prefixes_.pins.import_from_workers(config.api_keys.empty());
   const PinStore::Parts parts{io_.get_executor(),          prefixes_.pins, metrics_, clock_, log_,
                               router_.options().name.hex()};
   prefixes_.store = std::make_unique<PinStore>(config.state.etcd, config.state.prefix, parts);
@@ -178,7 +178,7 @@ Status Gateway::change(const GatewayConfig& config) {
   observers_.sample(config.telemetry.sample_ratio);
   watch_.prober.change(config.prober);
   prefixes_.migrator.change(config.migrator.deadline);
-  prefixes_.pins.book().change(config.pins);
+  prefixes_.pins.registry().change(config.pins);
   router_.change(config.router.affinity, config.router.planner);
   use(config.tls);
   fleet_.change(config.fleet);

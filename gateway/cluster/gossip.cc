@@ -135,10 +135,10 @@ Task<void> Gossip::collect() {
 Task<void> Gossip::exchange(std::shared_ptr<Peer> with) {
   Peer& peer = *with;
   while (!peer.left()) {
-    peer.timer.expires_at(rounds_.next_look(peer.number));
+    peer.timer.expires_at(rounds_.next_check(peer.number));
     boost::system::error_code woken;
     co_await peer.timer.async_wait(asio::redirect_error(use_task, woken));
-    if (peer.left() || !rounds_.look(peer.number, clock_.now())) continue;
+    if (peer.left() || !rounds_.send_due(peer.number, clock_.now())) continue;
     const GossipMessage message = rounds_.begin(peer.number, clock_.now());
     const size_t placements = message.placements.size();
     const std::optional<std::string> answer = co_await send(peer, encode(peer, message));
@@ -274,7 +274,7 @@ StatusOr<std::string> Gossip::take_message(const Hash128& sender, std::string_vi
 void Gossip::wake() {
   const TimePoint now = clock_.now();
   for (const auto& peer : peers_) {
-    if (rounds_.next_look(peer->number) <= now) peer->timer.cancel();
+    if (rounds_.next_check(peer->number) <= now) peer->timer.cancel();
   }
 }
 

@@ -119,7 +119,7 @@ void PrefixMigrator::begin(Handover::Move move, TaskGroup& group) {
   const PrefixTextCache::Text* text = texts_.find(move.set);
   if (text != nullptr && move.from != kNoNode) {
     const NodeIndex to = router_.targets().next_home(move.set, text->model, move.from);
-    if (to != kNoNode) handover.go_to(move, to);
+    if (to != kNoNode) handover.set_target(move, to);
   }
   const bool can =
       text != nullptr && move.to != kNoNode && fleet_.ours(move.to) && router_.view().routable(move.to);

@@ -102,7 +102,7 @@ void SharedState::report_state() {
 Task<void> SharedState::follow() {
   Timer timer(executor_);
   while (true) {
-    const Status ended = co_await look_and_watch();
+    const Status ended = co_await read_and_watch();
     watches_ = false;
     why_ = ended.ToString();
     failed_.Increment();
@@ -112,7 +112,7 @@ Task<void> SharedState::follow() {
 }
 
 // Runs until the watch ends, which it always does with an error.
-Task<Status> SharedState::look_and_watch() {
+Task<Status> SharedState::read_and_watch() {
   etcd::Txn txn;
   txn.reads = {KeyRange::key(keys_.leader), KeyRange::key(keys_.table), KeyRange::prefix(keys_.workers)};
   if (!options_.advertise_url.empty()) txn.reads.push_back(KeyRange::prefix(keys_.gateways));
@@ -150,8 +150,8 @@ void SharedState::take(const etcd::TxnAnswer& all, int64_t known) {
   }
   membership_.all(workers);
   if (!options_.advertise_url.empty()) peers_.all(gateways);
-  heed(round_.saw_all(all.revision, known, leader ? &*leader : nullptr, table ? &*table : nullptr));
-  hurry();
+  apply(round_.saw_all(all.revision, known, leader ? &*leader : nullptr, table ? &*table : nullptr));
+  sync_now();
 }
 
 void SharedState::take(const etcd::WatchMessage& news) {
@@ -161,9 +161,9 @@ void SharedState::take(const etcd::WatchMessage& news) {
     const StoreKey* present = event.deleted ? nullptr : &key;
     if (kv.key == keys_.leader) {
       round_.saw_leader(present, kv.mod_revision);
-      hurry();
+      sync_now();
     } else if (kv.key == keys_.table) {
-      heed(round_.saw_table(present, kv.mod_revision));
+      apply(round_.saw_table(present, kv.mod_revision));
     } else if (kv.key.starts_with(keys_.gateways)) {
       take_gateway(event);
     } else if (event.deleted) {
@@ -183,11 +183,11 @@ void SharedState::take_gateway(const etcd::WatchEvent& event) {
 }
 
 // Called when the leader is gone: acts now, not in a second or two.
-void SharedState::hurry() {
+void SharedState::sync_now() {
   if (round_.wants_round(clock_.now())) pause_.wake();
 }
 
-void SharedState::heed(const route::StoreUpdate& update) {
+void SharedState::apply(const route::StoreUpdate& update) {
   if (update.written) written_.Increment();
   if (update.refused) refused_.Increment();
   if (update.adopted) adopted_.Increment();

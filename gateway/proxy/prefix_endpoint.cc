@@ -205,13 +205,13 @@ Task<ForwardResult> PrefixEndpoint::ask_to_make(const HttpRequest& request, Requ
 HeaderList PrefixEndpoint::headers_for(const HttpRequest& request, const RequestContext& context,
                                        bool own) const {
   HeaderList headers = parts_.driver.worker_headers(request, context);
-  std::string owner = own ? PinDesk::owner_of(context) : std::string();
+  std::string owner = own ? PinService::owner_of(context) : std::string();
   if (!owner.empty()) headers.emplace_back(kOwnerHeader, std::move(owner));
   return headers;
 }
 
 // The client's own pin is to end at the workers that keep the prefix for others. One that does not answer is
-// asked again by whatever sees it in its list (route/placement/pin_uptake.h).
+// asked again by whatever sees it in its list (route/placement/pin_importer.h).
 Task<void> PrefixEndpoint::release(const HttpRequest& request, const RequestContext& context,
                                    std::string_view id) {
   if (!core_.pins_by_owner) co_return;  // they are asked once its last owner has removed it
@@ -308,7 +308,7 @@ Task<void> PrefixEndpoint::known(Exchange& exchange) {
   ApiResult<bool> go = parts_.intake.enter(exchange.request(), context);
   if (go.ok()) go = parts_.gate.let_in(request, context);
   if (go.ok() && !parse_prefix_id(id)) go = unknown_prefix(id, kIdsRemedy);
-  const PinDesk::Holders holders = go.ok() ? pins_.holders(id, context) : PinDesk::Holders();
+  const PinService::Holders holders = go.ok() ? pins_.holders(id, context) : PinService::Holders();
   if (holders.others && !holders.client) go = unknown_prefix(id, kUnknownRemedy);
   const auto timeout = timeout_of(request, core_.options);
   if (go.ok() && !timeout.ok()) go = timeout.error();

@@ -25,7 +25,7 @@ GossipRounds::GossipRounds(const GossipRules& rules, Router& router) : rules_(ru
 void GossipRounds::add(Peer peer, TimePoint now) {
   const auto [added, is_new] = peers_.try_emplace(peer);
   TROUPE_CHECK(is_new, "the number of a peer is in use");
-  added->second.next_look = now + rules_.interval;
+  added->second.next_check = now + rules_.interval;
 }
 
 void GossipRounds::remove(Peer peer) {
@@ -33,8 +33,8 @@ void GossipRounds::remove(Peer peer) {
   TROUPE_CHECK(removed == 1, "the peer was never added, or is removed");
 }
 
-TimePoint GossipRounds::next_look(Peer peer) const {
-  return at(peers_, peer).next_look;
+TimePoint GossipRounds::next_check(Peer peer) const {
+  return at(peers_, peer).next_check;
 }
 
 void GossipRounds::collect(TimePoint now) {
@@ -59,13 +59,13 @@ void GossipRounds::drop_oldest(PeerState& peer) {
   dropped_ += over;
 }
 
-bool GossipRounds::look(Peer number, TimePoint now) {
+bool GossipRounds::send_due(Peer number, TimePoint now) {
   PeerState& peer = at(peers_, number);
   TROUPE_CHECK(!peer.under_way, "one message to a peer at a time");
   if (peer.self) return false;
-  peer.next_look = now + std::max(rules_.interval, peer.pause);
+  peer.next_check = now + std::max(rules_.interval, peer.pause);
   if (!peer.placements.empty() || !peer.ledger.empty()) return true;
-  const bool probes = peer.pause > Duration::zero() || !peer.tried || peer.greets;
+  const bool probes = peer.pause > Duration::zero() || !peer.tried || peer.hello_due;
   return probes || now >= peer.sent_at + rules_.refresh || has_stale_table(peer, now);
 }
 
@@ -76,7 +76,7 @@ bool GossipRounds::has_stale_table(const PeerState& peer, TimePoint now) const {
 }
 
 // The peer was away: of what it missed, nodes that have died since hold nothing any more.
-void GossipRounds::drop_untrue(PeerState& peer) const {
+void GossipRounds::drop_dead_nodes(PeerState& peer) const {
   const ResidencyIndex& placed = router_.known().shadow;
   std::erase_if(peer.placements, [&](const Placement& p) {
     return placed.tokens(p.set, p.node) == 0 && placed.tokens(p.session, p.node) == 0;
@@ -87,9 +87,9 @@ GossipMessage GossipRounds::begin(Peer number, TimePoint now) {
   PeerState& peer = at(peers_, number);
   TROUPE_CHECK(!peer.under_way, "one message to a peer at a time");
   peer.under_way = true;
-  peer.greets = false;
+  peer.hello_due = false;
   peer.sent_at = now;
-  if (peer.pause > Duration::zero()) drop_untrue(peer);
+  if (peer.pause > Duration::zero()) drop_dead_nodes(peer);
   peer.placements_sent = std::exchange(peer.placements, {});
   peer.ledger_sent.clear();
   for (const auto& [node, load] : peer.ledger) peer.ledger_sent.push_back(load);
@@ -128,7 +128,7 @@ GossipNotes GossipRounds::end(PeerState& peer, bool answers, TimePoint now) {
   const Duration longer =
       std::clamp<Duration>(2 * peer.pause, std::min(4 * rules_.interval, rules_.retry_max), rules_.retry_max);
   peer.pause = answers ? Duration::zero() : longer;
-  peer.next_look = now + std::max(rules_.interval, peer.pause);
+  peer.next_check = now + std::max(rules_.interval, peer.pause);
   return notes;
 }
 
@@ -143,7 +143,7 @@ GossipNotes GossipRounds::answered(Peer number, const std::optional<GatewayAnnou
   }
   const bool another = std::exchange(peer.name, by->name) != by->name;
   notes.other_sets = observe(*by, now);
-  if (another && welcomes(by->name)) welcome(peer);
+  if (another && owes_full_sync(by->name)) queue_full_sync(peer);
   return notes;
 }
 
@@ -161,7 +161,7 @@ GossipNotes GossipRounds::failed(Peer number, TimePoint now) {
 
 // True: this gateway has the smallest name of those that answer. (An earlier life of the newcomer is silent,
 // but may not have been forgotten yet.)
-bool GossipRounds::welcomes(const Hash128& newcomer) const {
+bool GossipRounds::owes_full_sync(const Hash128& newcomer) const {
   return std::none_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
     const PeerState& peer = entry.second;
     const bool answers = !peer.self && peer.pause == Duration::zero() && !peer.name.is_zero();
@@ -170,7 +170,7 @@ bool GossipRounds::welcomes(const Hash128& newcomer) const {
 }
 
 // All that is known goes before what has happened since.
-void GossipRounds::welcome(PeerState& peer) {
+void GossipRounds::queue_full_sync(PeerState& peer) {
   std::vector<Placement> all = router_.placements().all(rules_.placements_max);
   all.insert(all.end(), peer.placements.begin(), peer.placements.end());
   peer.placements = std::move(all);
@@ -221,20 +221,20 @@ StatusOr<GossipNotes> GossipRounds::receive(const GossipMessage& message, TimePo
   known->second.received_at = now;
   if (rules_.ledger) router_.apply_peer_loads(known->second.number, message.ledger);
   if (!added) return notes;
-  greet(name, now);
+  queue_hellos(name, now);
   notes.wakes = true;
   return notes;
 }
 
 // A sender has begun, or is back: a peer whose name it is, or any of them, gets a message at once, whose
 // answer shows who it is.
-void GossipRounds::greet(const Hash128& sender, TimePoint now) {
+void GossipRounds::queue_hellos(const Hash128& sender, TimePoint now) {
   const bool known = std::any_of(peers_.begin(), peers_.end(),
                                  [&](const auto& entry) { return entry.second.name == sender; });
   for (auto& [number, peer] : peers_) {
     if (known && peer.name != sender) continue;
-    peer.greets = true;
-    peer.next_look = std::min(peer.next_look, now);
+    peer.hello_due = true;
+    peer.next_check = std::min(peer.next_check, now);
   }
 }
 

@@ -6,7 +6,7 @@
 //
 // clang-format off
 //   collect(now)               every GossipRules::interval: what the router has new is queued for every peer
-//   at = next_look(peer)       then: look(peer, now)? → begin(peer, now) is on its way to the peer
+//   at = next_check(peer)       then: send_due(peer, now)? → begin(peer, now) is on its way to the peer
 //   answered(peer, a, now)     its outcome, exactly once for every begin()
 //   or failed(peer, now)
 //   receive(m, now)            a peer's message, at any time
@@ -47,7 +47,7 @@ struct GossipRules {
   Duration refresh = std::chrono::seconds(1);  // all of the ledger, whether it changed or not
   Duration retry_max = std::chrono::seconds(5);
   Duration forget_after = std::chrono::seconds(3);
-  size_t placements_max = kPlacementsTold;  // waiting for a peer; the oldest are dropped
+  size_t placements_max = kPlacementsPerPeerMax;  // waiting for a peer; the oldest are dropped
   size_t senders_max = 1024;
   size_t table_bytes_max = 14u << 20;  // a longer table is not sent
 };
@@ -66,7 +66,7 @@ struct GossipMessage {
 struct GossipNotes {
   std::optional<bool> answers;  // the peer's first outcome, or another than its last
   bool is_self = false;         // the peer is this gateway: it gets no more messages
-  bool wakes = false;           // a gateway has begun to speak: next_look() of some peers is now
+  bool wakes = false;           // a gateway has begun to speak: next_check() of some peers is now
   bool other_sets = false;      // first announcement of a gateway that divides sets in another way
 };
 
@@ -83,10 +83,10 @@ class GossipRounds {
   void remove(Peer peer);
 
   void collect(TimePoint now);
-  // Time of the next look(), unless a message is on its way.
-  TimePoint next_look(Peer peer) const;
+  // Time of the next send_due(), unless a message is on its way.
+  TimePoint next_check(Peer peer) const;
   // True: a message is due.
-  bool look(Peer peer, TimePoint now);
+  bool send_due(Peer peer, TimePoint now);
   // REQUIRES: none is on its way to the peer.
   GossipMessage begin(Peer peer, TimePoint now);
   // With the announcement of the gateway that answered; none: of another kind than a gateway's, and it gets
@@ -118,10 +118,10 @@ class GossipRounds {
     std::string sample;
 
     bool self = false;
-    bool tried = false;   // a message had an outcome
-    bool greets = false;  // a message is due, whether something is new or not
-    Hash128 name;         // as it answered last
-    TimePoint next_look{}, sent_at{};
+    bool tried = false;      // a message had an outcome
+    bool hello_due = false;  // a message is due, whether something is new or not
+    Hash128 name;            // as it answered last
+    TimePoint next_check{}, sent_at{};
     TableVersion table_sent;
     TimePoint table_sent_at{};
     uint64_t sample_sent = 0;
@@ -133,14 +133,14 @@ class GossipRounds {
   };
   bool has_stale_table(const PeerState& peer, TimePoint now) const;
   void drop_oldest(PeerState& peer);
-  void drop_untrue(PeerState& peer) const;
+  void drop_dead_nodes(PeerState& peer) const;
   void put_table(PeerState& peer, TimePoint now, GossipMessage& message);
-  void welcome(PeerState& peer);
-  void greet(const Hash128& sender, TimePoint now);
+  void queue_full_sync(PeerState& peer);
+  void queue_hellos(const Hash128& sender, TimePoint now);
   void leave_out(PeerState& peer);
   GossipNotes end(PeerState& peer, bool answers, TimePoint now);
   bool observe(const GatewayAnnouncement& announcement, TimePoint now);
-  bool welcomes(const Hash128& newcomer) const;
+  bool owes_full_sync(const Hash128& newcomer) const;
   void forget_silent(TimePoint now);
 
   const GossipRules rules_;

@@ -30,7 +30,7 @@ struct Placement {
 // Bound of the placements kept for a peer that does not listen (the newest stay) and of those sent to a
 // gateway that has just begun: 1.7 MB. (Measured with 16 nodes, each of four gateways restarted: hit .883 as
 // without any restart, and .881 with 8,192.)
-inline constexpr size_t kPlacementsTold = 32'768;
+inline constexpr size_t kPlacementsPerPeerMax = 32'768;
 
 // Encodes placements. Nodes travel by the hash of their id: slots are each gateway's own.
 std::string encode_placements(std::span<const Placement> placements, const ClusterView& view);

@@ -258,8 +258,8 @@ void World::gossip() {
 void World::send_letter(size_t from, size_t to) {
   FaultGateway& writer = *gateways_[from];
   const auto peer = static_cast<GossipRounds::Peer>(to);
-  if (writing_.contains({from, to}) || writer.rounds().next_look(peer) > clock_of(from)) return;
-  if (!writer.rounds().look(peer, clock_of(from))) return;
+  if (writing_.contains({from, to}) || writer.rounds().next_check(peer) > clock_of(from)) return;
+  if (!writer.rounds().send_due(peer, clock_of(from))) return;
   writing_.insert({from, to});
   const auto letter = std::make_shared<const FaultGateway::Letter>(writer.write_to(peer, clock_of(from)));
   const uint64_t life = writer.lives();

@@ -28,15 +28,15 @@ TEST(Handover, LeavingNodeKeepsASetUntilItHasMoved) {
   EXPECT_FALSE(books.avoids(0, numbered_set(1)));
   EXPECT_TRUE(books.avoids(0, numbered_set(3))) << "what it never had goes elsewhere";
   EXPECT_TRUE(books.avoids(0, Hash128{}));
-  EXPECT_EQ(books.keeper(numbered_set(2)), 0u);
-  EXPECT_EQ(books.keeper(numbered_set(3)), kNoNode);
+  EXPECT_EQ(books.draining_holder(numbered_set(2)), 0u);
+  EXPECT_EQ(books.draining_holder(numbered_set(3)), kNoNode);
 
   auto move = books.next();
   ASSERT_TRUE(move.has_value());
   EXPECT_EQ(move->set, numbered_set(1)) << "the hottest first";
   EXPECT_EQ(move->from, 0u);
   EXPECT_FALSE(books.next().has_value()) << "one at a time";
-  books.go_to(*move, 2);
+  books.set_target(*move, 2);
   EXPECT_TRUE(books.avoids(2, numbered_set(1))) << "not before it is computed there";
   EXPECT_FALSE(books.avoids(2, numbered_set(2)));
   EXPECT_FALSE(books.avoids(0, numbered_set(1)));
@@ -58,7 +58,7 @@ TEST(Handover, NodesThatComputeOneSetWaitForTheirOwnMoves) {
   auto first = books.next(), second = books.next(), third = books.next();
   ASSERT_TRUE(first && second && third);
   ASSERT_EQ(third->from, 1u);
-  for (auto* move : {&first, &second, &third}) books.go_to(**move, 2);
+  for (auto* move : {&first, &second, &third}) books.set_target(**move, 2);
   books.done(*second);
   EXPECT_TRUE(books.avoids(2, numbered_set(1))) << "only the other set of that node is there";
   EXPECT_FALSE(books.avoids(2, numbered_set(2)));
@@ -95,7 +95,7 @@ TEST(Handover, JoiningNodeGetsASetsRequestsOnceComputed) {
   books.join(3, numbered({1, 2, 4}), at_ms(1000));
   EXPECT_TRUE(books.avoids(3, numbered_set(1)));
   EXPECT_FALSE(books.avoids(3, numbered_set(9))) << "nothing is known of it";
-  EXPECT_EQ(books.keeper(numbered_set(1)), kNoNode) << "it has nothing to keep";
+  EXPECT_EQ(books.draining_holder(numbered_set(1)), kNoNode) << "it has nothing to keep";
   const auto first = books.next(), second = books.next();
   ASSERT_TRUE(first && second);
   EXPECT_FALSE(books.next().has_value());
@@ -142,7 +142,7 @@ TEST(Handover, SetsOfAHeldNodeWaitAndOthersDoNot) {
   handover.hold(1);
   EXPECT_TRUE(handover.held(1));
   EXPECT_FALSE(handover.next().has_value());
-  EXPECT_EQ(handover.keeper(sets[0]), 1u) << "it keeps them meanwhile";
+  EXPECT_EQ(handover.draining_holder(sets[0]), 1u) << "it keeps them meanwhile";
   handover.join(2, std::span(sets).first(1), at_ms(20'000));
   EXPECT_EQ(handover.next()->to, 2u);
   handover.release(1);
@@ -213,7 +213,7 @@ TEST_P(HandoverRouting, RequestsStayUntilTheSetHasMovedThenFollowIt) {
   const NodeIndex next = router_.targets().next_home(move->set, "demo", old);
   ASSERT_NE(next, kNoNode);
   ASSERT_NE(next, old);
-  router_.handover().go_to(*move, next);
+  router_.handover().set_target(*move, next);
   EXPECT_EQ(first_for(7), old);
   router_.targets().computed(move->set, next, 1000, at_ms(now_));
   router_.handover().done(*move);
