@@ -130,9 +130,9 @@ HttpServerOptions Gateway::listener(HttpServerOptions options, const char* name)
 void Gateway::use(const GatewayTls& tls) {
   tls_.upstream->context = tls.upstream->context;
   tls_.etcd->context = tls.etcd->context;
-  tell_tls_expiry(metrics_, "troupe_gateway", "listener", tls.listener.get());
-  tell_tls_expiry(metrics_, "troupe_gateway", "upstream", tls.upstream->context.get());
-  tell_tls_expiry(metrics_, "troupe_gateway", "etcd", tls.etcd->context.get());
+  export_tls_expiry(metrics_, "troupe_gateway", "listener", tls.listener.get());
+  export_tls_expiry(metrics_, "troupe_gateway", "upstream", tls.upstream->context.get());
+  export_tls_expiry(metrics_, "troupe_gateway", "etcd", tls.etcd->context.get());
 }
 
 Status Gateway::start_record() {
@@ -256,7 +256,7 @@ Task<void> Gateway::share_limits() {
 void Gateway::plan() {
   const TimePoint now = clock_.now();
   // Gateways that share the table add up what each has sent.
-  if (state_ != nullptr || !fleet_.tells_set_loads()) {
+  if (state_ != nullptr || !fleet_.reports_set_loads()) {
     router_.plan(now);
   } else if (planned_at_ == TimePoint{} || now >= planned_at_ + plan_tick_) {
     route::SetLoads loads = fleet_.take_set_loads(now);

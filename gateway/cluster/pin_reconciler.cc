@@ -1,3 +1,5 @@
+#include "gateway/cluster/pin_reconciler.h"
+
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -7,7 +9,6 @@
 #include "common/json/json.h"
 #include "common/net/timer.h"
 #include "gateway/cluster/pin_listing.h"
-#include "gateway/cluster/pin_reconciler.h"
 #include "gateway/upstream/forward.h"
 #include "gateway/upstream/headers.h"
 
@@ -46,7 +47,8 @@ void PinReconciler::import_from_workers(bool ownerless) {
 
 bool PinReconciler::holds(const route::Pin::Place& place) const {
   const bool there = parts_.fleet.member(place.node) && parts_.fleet.state(place.node) != NodeState::kDead;
-  return there && parts_.router.loads().at(place.node).life == place.life && parts_.clock.now() < place.ends;
+  return there && parts_.router.loads().at(place.node).incarnation == place.incarnation &&
+         parts_.clock.now() < place.ends;
 }
 
 // (A gateway that does not know its place among the others sees to all.)
@@ -60,7 +62,7 @@ route::Pin::Place PinReconciler::place_of(const route::Pin::Claim& claim) const 
   const auto node = parts_.fleet.find(claim.node);
   if (!node || claim.cache_epoch.empty() || parts_.fleet.registered(*node).cache_epoch != claim.cache_epoch)
     return {};
-  return {*node, parts_.router.loads().at(*node).life};
+  return {*node, parts_.router.loads().at(*node).incarnation};
 }
 
 std::vector<route::Pin::Claim> PinReconciler::claims_of(const route::Pin& pin) const {
@@ -133,30 +135,32 @@ Task<void> PinReconciler::reconcile() {
 
 bool PinReconciler::is_due(NodeIndex node) const {
   const Fleet& fleet = parts_.fleet;
-  if (!fleet.member(node) || !fleet.ours(node) || fleet.known_dead(node)) return false;
+  if (!fleet.member(node) || !fleet.is_troupe_worker(node) || fleet.known_dead(node)) return false;
   const std::optional<Listing>& last = listings_[node];
-  return !last || last->life != parts_.router.loads().at(node).life ||
+  return !last || last->incarnation != parts_.router.loads().at(node).incarnation ||
          parts_.clock.now() >= last->at + kListEvery;
 }
 
 Task<void> PinReconciler::reconcile_node(NodeIndex node) {
   const Fleet::Hold hold(parts_.fleet);
-  const uint32_t life = parts_.router.loads().at(node).life;
-  listings_[node] = Listing{life, parts_.clock.now()};
+  const uint32_t incarnation = parts_.router.loads().at(node).incarnation;
+  listings_[node] = Listing{incarnation, parts_.clock.now()};
   ClientRequest request;
   request.target = kPrefixesPath;
   request.headers.emplace_back(kOwnersAskedHeader, "1");
   const Deadline within = Deadline::after(parts_.clock.now(), kListWithin);
   const ForwardResult result =
       co_await ask_once(parts_.fleet.client(node), request, within, kPinListingBytesMax);
-  if (result.end != ForwardResult::End::kAnswered || parts_.router.loads().at(node).life != life) co_return;
+  if (result.end != ForwardResult::End::kAnswered ||
+      parts_.router.loads().at(node).incarnation != incarnation)
+    co_return;
   const auto listed = parse_pin_listing(result.held_body, parts_.clock.now(), takes_ownerless_);
   if (!listed.ok()) {
     parts_.log.warn("pins_not_listed",
                     {{"worker", parts_.fleet.id(node)}, {"why", to_std(listed.status().message())}});
     co_return;
   }
-  const std::vector<const route::Pin*> removed = importer_->take({node, life}, *listed);
+  const std::vector<const route::Pin*> removed = importer_->take({node, incarnation}, *listed);
   for (const route::Pin* pin : removed) co_await remove_at(node, pin->prefix, pin->owner);
 }
 
@@ -173,7 +177,7 @@ Task<void> PinReconciler::remove_at(NodeIndex node, Hash128 prefix, std::string 
 NodeIndex PinReconciler::target_of(const route::Pin& pin) {
   const route::Decision decision = parts_.router.preview(pin.key, pin.model, parts_.clock.now());
   for (const route::Candidate& candidate : decision.order.all()) {
-    if (parts_.fleet.ours(candidate.node)) return candidate.node;
+    if (parts_.fleet.is_troupe_worker(candidate.node)) return candidate.node;
   }
   return route::kNoNode;
 }
@@ -183,7 +187,7 @@ Task<void> PinReconciler::compute(route::Pin pin) {
   const auto body = body_of(pin);
   if (node == route::kNoNode || !body) co_return;  // asked again at the next turn
   const Fleet::Hold hold(parts_.fleet);
-  const uint32_t life = parts_.router.loads().at(node).life;
+  const uint32_t incarnation = parts_.router.loads().at(node).incarnation;
   ClientRequest request;
   request.method = "POST";
   request.target = kPrefixesPath;
@@ -200,7 +204,7 @@ Task<void> PinReconciler::compute(route::Pin pin) {
   }
   computed_.Increment();
   parts_.log.info("pin_computed", {{"worker", parts_.fleet.id(node)}, {"prefix", prefix_id(pin.prefix)}});
-  const route::Pin::Place place{node, life, pin.expires ? pin.until : TimePoint::max()};
+  const route::Pin::Place place{node, incarnation, pin.expires ? pin.until : TimePoint::max()};
   registry_.update_expiry(pin.prefix, place);
   if (registry_.placed(pin.id, place)) co_return;
   // It was deleted meanwhile. (Where a store has all pins, the registry knows whether others need it.)

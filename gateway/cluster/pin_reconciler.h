@@ -2,7 +2,7 @@
 
 // Has pinned prefixes computed anew where the worker that held one died, or began again with an empty cache:
 // one at a time, at the worker that its requests would go to (route/placement/pin_registry.h says which are
-// lost). Without a store it takes up what the workers have pinned: at its start, and what other gateways pin
+// lost). Without a store it imports what the workers have pinned: at its start, and what other gateways pin
 // (route/placement/pin_importer.h). Of gateways that share their pins (pin_store.h) each sees to a part.
 
 #include <functional>
@@ -69,7 +69,7 @@ class PinReconciler {
   std::unique_ptr<route::PinImporter> importer_;  // null: nothing is taken up
   bool takes_ownerless_ = false;
   struct Listing {
-    uint32_t life = 0;  // of the node's cache then
+    uint32_t incarnation = 0;  // of the node's cache then
     TimePoint at{};
   };
   std::vector<std::optional<Listing>> listings_;  // the last one, by node

@@ -33,7 +33,7 @@ int64_t prompt_cost(const HttpRequest& request) {
 int64_t answer_cost(const RequestContext& context) {
   const UsageTap& passed = context.worker.passed;
   if (!context.routed.stream) return static_cast<int64_t>(passed.bytes() / kBodyBytesAToken);
-  const size_t counted = context.tap ? context.tap->tokens_told() : 0;
+  const size_t counted = context.tap ? context.tap->tokens_delivered() : 0;
   return static_cast<int64_t>(counted > 0 ? counted : passed.events());
 }
 

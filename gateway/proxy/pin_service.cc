@@ -1,3 +1,5 @@
+#include "gateway/proxy/pin_service.h"
+
 #include <algorithm>
 #include <chrono>
 #include <span>
@@ -6,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/api/prefix.h"
 #include "gateway/proxy/json_patch.h"
-#include "gateway/proxy/pin_service.h"
 
 namespace troupe {
 
@@ -50,7 +51,7 @@ std::vector<route::NodeIndex> PinService::nodes_of(std::string_view id, const Re
                                     : core_.pins->find(route::Pin::id_of(*hash, owner_of(context)));
   if (pin == nullptr) return nodes;
   for (const route::Pin::Place& place : pin->places) {
-    if (core_.router.loads().at(place.node).life == place.life) nodes.push_back(place.node);
+    if (core_.router.loads().at(place.node).incarnation == place.incarnation) nodes.push_back(place.node);
   }
   return nodes;
 }
@@ -116,7 +117,7 @@ void PinService::keep(const HttpRequest& request, const RequestContext& context,
   pin.until = core_.clock.now() + std::chrono::seconds(routed.ttl_s.value_or(0));
   for (const route::NodeIndex node : made.nodes)
     pin.places.push_back(
-        {node, core_.router.loads().at(node).life, pin.expires ? pin.until : TimePoint::max()});
+        {node, core_.router.loads().at(node).incarnation, pin.expires ? pin.until : TimePoint::max()});
   for (const route::Pin::Place& place : pin.places) core_.pins->update_expiry(*hash, place);
   if (!core_.pins->put(std::move(pin)))
     core_.log.warn("pin_not_kept", {{"prefix", prefix_id(*hash)}, {"why", "pins.text_bytes"}});
@@ -148,7 +149,7 @@ std::string PinService::list(const RequestContext& context, const Replies& repli
       if (!answer.ok() || !answer->is_object()) continue;
       bj::array nodes;
       for (const route::Pin::Place& place : pin->places) {
-        if (core_.router.loads().at(place.node).life != place.life) continue;  // it has lost it
+        if (core_.router.loads().at(place.node).incarnation != place.incarnation) continue;  // it has lost it
         bj::object node;
         node["node"] = replies.node_name(context, place.node);
         nodes.emplace_back(std::move(node));

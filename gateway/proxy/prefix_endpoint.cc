@@ -101,7 +101,7 @@ Task<ApiResult<bool>> PrefixEndpoint::admit(Exchange& exchange, RequestContext& 
   ApiResult<bool> go = parts_.intake.enter(exchange.request(), context);
   if (go.ok()) go = parts_.gate.let_in(exchange.request(), context);
   if (go.ok()) go = parts_.intake.prepare(exchange.request(), parse_prefix, context);
-  if (parts_.intake.awaits_first_look(go, context))
+  if (parts_.intake.awaits_initial_probing(go, context))
     go = co_await parts_.intake.prepare_after_look(exchange, parse_prefix, context);
   if (go.ok()) go = pins_.allow(exchange.request(), context);
   if (go.ok()) go = parts_.admission.arrive(context);
@@ -187,7 +187,7 @@ Task<ForwardResult> PrefixEndpoint::ask_to_make(const HttpRequest& request, Requ
   ClientRequest asked;
   asked.method = "POST";
   asked.target = kPrefixesPath;
-  asked.headers = headers_for(request, context, context.routed.pin && core_.fleet.ours(node));
+  asked.headers = headers_for(request, context, context.routed.pin && core_.fleet.is_troupe_worker(node));
   asked.body = context.body_for_worker(request);
   ForwardResult result = co_await ask_once(core_.fleet.client(node), asked, context.deadline);
   const TimePoint now = core_.clock.now();
@@ -288,7 +288,8 @@ Task<bool> PrefixEndpoint::ask_of_known(const HttpRequest& request, const Reques
   ClientRequest asked;
   asked.method = deletes && sure ? "DELETE" : "GET";
   asked.target = request.path;
-  asked.headers = headers_for(request, context, core_.pins_by_owner && core_.fleet.ours(ask.node));
+  asked.headers =
+      headers_for(request, context, core_.pins_by_owner && core_.fleet.is_troupe_worker(ask.node));
   const Deadline within{std::min(context.deadline.at, core_.clock.now() + kAskWithin)};
   ask.result = co_await ask_once(core_.fleet.client(ask.node), asked, within);
   if (ask.ok() && !sure && !may(model_said(ask.result))) co_return false;

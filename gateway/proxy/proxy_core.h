@@ -26,14 +26,14 @@ class FleetSignals final : public route::NodeSignals {
   void on_event(route::NodeIndex node, route::HealthEvent event, TimePoint) override {
     fleet_.on_event(node, event);
   }
-  route::NodeStanding standing(route::NodeIndex node) const override {
-    return {.ours = fleet_.ours(node),
+  route::NodeStatus node_status(route::NodeIndex node) const override {
+    return {.is_troupe_worker = fleet_.is_troupe_worker(node),
             .heartbeats = fleet_.heartbeats(node),
             .suspect = fleet_.state(node) == route::NodeState::kSuspect,
             .dead = fleet_.known_dead(node)};
   }
-  void saw_heartbeat(route::NodeIndex node) override { fleet_.saw_beat(node); }
-  void probe(route::NodeIndex node, TimePoint) override { fleet_.ask_after(node); }
+  void saw_heartbeat(route::NodeIndex node) override { fleet_.on_heartbeat(node); }
+  void probe(route::NodeIndex node, TimePoint) override { fleet_.probe_now(node); }
 
  private:
   Fleet& fleet_;

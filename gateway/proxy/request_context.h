@@ -43,10 +43,10 @@ struct RequestContext {
   struct WorkerTry {
     UsageTap passed;  // of its answer
     TryProgress progress;
-    bool ours = false;        // the worker is one of Troupe's
-    bool asks_ids = false;    // it was asked for ids
-    std::string resume_body;  // the request's, if the worker continues a stream
-    std::string named_body;   // the request's, if the worker has its own name for the model
+    bool is_troupe_worker = false;  // the worker is one of Troupe's
+    bool asks_ids = false;          // it was asked for ids
+    std::string resume_body;        // the request's, if the worker continues a stream
+    std::string named_body;         // the request's, if the worker has its own name for the model
   };
 
   // Held while the request is here.

@@ -144,7 +144,7 @@ InFlight Router::on_sent(const PrefixKey& key, std::string_view model, const Can
   booking.answers = answers;
   booking.prompt_tokens = sent.tokens.prompt;
   sent.ticket = known_.loads.open(candidate.node, booking, now);
-  sent.life = sent.ticket.life;
+  sent.incarnation = sent.ticket.incarnation;
   sent.work_tokens = booking.work_tokens;
   known_.sets.note(key.set, model, sent.work_tokens, now);
   planning_.own().note(key.set, model, sent.work_tokens, now);
@@ -168,7 +168,7 @@ void Router::first_byte(const PrefixKey& key, InFlight& sent, TimePoint now) {
   known_.loads.first_byte(sent.ticket);
   if (sent.answered) return;
   sent.answered = true;
-  if (same_life(sent)) place(key, sent, now);
+  if (same_incarnation(sent)) place(key, sent, now);
   policy_->first_byte(request_of(key, sent), now);
 }
 
@@ -207,7 +207,7 @@ void Router::on_finished(const PrefixKey& key, InFlight& sent, const std::option
     sent.tokens.prompt += counts->completion_tokens;
     const auto own = static_cast<double>(std::max<int64_t>(sent.tokens.prompt - sent.tokens.prefix, 0));
     known_.conversation_tokens += kConversationStep * (own - known_.conversation_tokens);
-    if (same_life(sent) && !key.session.is_zero()) {
+    if (same_incarnation(sent) && !key.session.is_zero()) {
       placements_.placed(placement_of(key, sent, sent.tokens.prompt), now);
     }
   }

@@ -83,7 +83,7 @@ struct InFlight {
   LoadTracker::Ticket ticket;
   NodeIndex node = kNoNode;
   uint64_t id = 0;
-  uint32_t life = 0;  // of the node: an answer from another life says nothing about this one
+  uint32_t incarnation = 0;  // of the node: an answer from another life says nothing about this one
   RequestTokens tokens;
   int64_t expect_cached = 0;
   int64_t work_tokens = 0;  // as estimated
@@ -168,7 +168,9 @@ class Router {
   RequestTokens tokens_of(const PrefixKey& key) const;
   int64_t work_of(const InFlight& sent, const std::optional<AnswerCounts>& counts) const;
   void place(const PrefixKey& key, const InFlight& sent, TimePoint now);
-  bool same_life(const InFlight& sent) const { return known_.loads.at(sent.node).life == sent.life; }
+  bool same_incarnation(const InFlight& sent) const {
+    return known_.loads.at(sent.node).incarnation == sent.incarnation;
+  }
   PolicyRequest request_of(const PrefixKey& key, const InFlight& sent) const;
 
   std::unique_ptr<RouterCore> core_;  // the parts refer to it, wherever the router moves

@@ -63,7 +63,7 @@ class StreamOpening {
 // These whole events end an answer: by its last event, or the finish reason of its one choice.
 bool ends_stream(std::string_view events, AnswerForm form, bool one_choice);
 // The last of these whole events is the form's last: a client that has it may close.
-bool says_last(std::string_view events, AnswerForm form);
+bool contains_last_event(std::string_view events, AnswerForm form);
 
 enum class WholeKind : uint8_t {
   kAnswer,

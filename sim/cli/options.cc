@@ -219,8 +219,8 @@ Status check_source(const SourceFlags& f, int argc, const char* const* argv) {
   return refuse_given(workload, kNotOfATrace, argc, argv);
 }
 
-std::optional<int64_t> say_skipped(std::string_view label, const RequestSource& source,
-                                   const SourceFlags& f) {
+std::optional<int64_t> print_skipped(std::string_view label, const RequestSource& source,
+                                     const SourceFlags& f) {
   const auto* reader = dynamic_cast<const TraceReader*>(&source);
   if (reader == nullptr || !f.trace_options.skip_bad) return std::nullopt;
   const int64_t count = reader->skipped_count();
@@ -231,21 +231,21 @@ std::optional<int64_t> say_skipped(std::string_view label, const RequestSource& 
   return count;
 }
 
-std::string source_words(const SourceFlags& f) {
+std::string source_description(const SourceFlags& f) {
   if (f.trace.empty()) return absl::StrCat("made-up persona traffic like ", f.like);
   std::vector<std::string> names;
   for (const std::string& path : f.trace) names.push_back(std::filesystem::path(path).filename().string());
   return absl::StrCat("trace ", absl::StrJoin(names, " and "));
 }
 
-void say_notes(std::string_view label, const RequestSource& source) {
+void print_notes(std::string_view label, const RequestSource& source) {
   const auto* reader = dynamic_cast<const TraceReader*>(&source);
   if (reader == nullptr) return;
   for (const std::string& note : reader->notes())
     std::fputs(absl::StrCat(to_absl(label), ": ", note, "\n").c_str(), stderr);
 }
 
-void say_too_long(std::string_view label, const RequestSource& source, const NodeProfile& profile) {
+void print_too_long(std::string_view label, const RequestSource& source, const NodeProfile& profile) {
   const auto* reader = dynamic_cast<const TraceReader*>(&source);
   if (reader == nullptr) return;
   const TraceReader::TooLong& found = reader->too_long();

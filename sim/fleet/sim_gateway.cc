@@ -114,9 +114,9 @@ void SimGateway::on_event(NodeIndex node, HealthEvent event, TimePoint now) {
   perform(registry_.on_event(std::span(&node, 1), event, moment(now)), now);
 }
 
-route::NodeStanding SimGateway::standing(NodeIndex node) const {
+route::NodeStatus SimGateway::node_status(NodeIndex node) const {
   const route::RegisteredNode& known = registry_.nodes()[node];
-  return {.ours = true,
+  return {.is_troupe_worker = true,
           .heartbeats = true,
           .suspect = known.state() == NodeState::kSuspect,
           .dead = known.known_dead()};

@@ -51,9 +51,7 @@ void Simulation::report_residency(int32_t index) {
     batch.kind = grew ? route::ResidencyEvent::Kind::kAdmitted : route::ResidencyEvent::Kind::kEvicted;
     for (const Resident& change : changes_) {
       if (change.grew != grew) continue;
-      batch.items.push_back({change.name,
-                             change.kind == HolderKind::kSet ? route::Held::kSet : route::Held::kSession,
-                             change.tokens});
+      batch.items.push_back({change.name, change.kind, change.tokens});
     }
     if (batch.items.empty()) continue;
     batch.epoch = node.life;
@@ -100,8 +98,7 @@ void Simulation::send_snapshot(int32_t index) {
   batch.epoch = node.life;
   batch.seq = node.residency_seq;
   for (const Resident& r : all) {
-    batch.items.push_back(
-        {r.name, r.kind == HolderKind::kSet ? route::Held::kSet : route::Held::kSession, r.tokens});
+    batch.items.push_back({r.name, r.kind, r.tokens});
   }
   send_residency(index, std::move(batch), millis(2 * options_.residency_delay_ms));
 }

@@ -210,11 +210,11 @@ void Simulation::deliver(uint64_t id) {
 
 // `received`: the time of the last byte that its node has sent, or of its request's.
 void Simulation::watch_silence(const SimRequest& sim_request, TimePoint received) {
-  const Duration patience = route::patience(options_.stall, true);
-  if (patience == Duration::zero()) return;
+  const Duration timeout = route::silence_timeout(options_.stall, true);
+  if (timeout == Duration::zero()) return;
   const Node& node = nodes_[static_cast<size_t>(sim_request.node)];
   const TimePoint at =
-      received + patience + (sim_request.taken_at ? millis(options_.network_ms) : Duration::zero());
+      received + timeout + (sim_request.taken_at ? millis(options_.network_ms) : Duration::zero());
   post(std::max(at, now_), EventKind::kSilent, node.stalls, sim_request.id);
 }
 

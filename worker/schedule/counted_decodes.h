@@ -29,7 +29,7 @@ class CountedDecodes {
   // `request` decodes no more. Its lengths and its blocks are right afterwards.
   void leave(ScheduledRequest& request);
   // Brings computed_count and known_count of a request that joined up to date.
-  void settle(ScheduledRequest& request) const;
+  void materialize(ScheduledRequest& request) const;
 
   int32_t count() const { return count_; }
   // Sum of the tokens that they attend to in the next step, their own included.

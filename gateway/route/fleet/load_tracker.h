@@ -75,7 +75,7 @@ struct NodeLoad {
   NodeReport report;
   bool reported = false;
   TimePoint reported_at{};
-  uint32_t life = 0;  // counts its deaths
+  uint32_t incarnation = 0;  // counts its deaths
 };
 
 // The load part of a node's cost, in prompt tokens.
@@ -93,7 +93,7 @@ class LoadTracker {
   // What one request has booked; given back by close(). The caller closes exactly once.
   struct Ticket {
     NodeIndex node = kNoNode;
-    uint32_t life = 0;
+    uint32_t incarnation = 0;
     uint32_t reports = 0;  // of the node, when it was opened
     int64_t pending_tokens = 0;
     int64_t answers = 1;
@@ -148,7 +148,7 @@ class LoadTracker {
   // Null when no routable node serves it.
   const Group* group(std::string_view model) const;
   bool in_group(const Group& group, NodeIndex node) const;
-  bool suspect(NodeIndex node) const { return cached_[node].held_back; }
+  bool suspect(NodeIndex node) const { return cached_[node].suspect; }
   // Has as many requests of this gateway as it may be sent.
   bool full(NodeIndex node) const { return cached_[node].full; }
 
@@ -175,9 +175,9 @@ class LoadTracker {
   // What sums and ranks were last updated with.
   struct Cached {
     double requests = 0, pending = 0, reported_work = 0, own_work = 0;
-    double per_weight = 1;   // 1 / weight
-    double saturation = 0;   // the guard's part of the load term
-    bool held_back = false;  // suspect: ranked after all others
+    double per_weight = 1;  // 1 / weight
+    double saturation = 0;  // the guard's part of the load term
+    bool suspect = false;   // suspect: ranked after all others
     bool full = false;
     bool dirty = false;  // in changed_
   };

@@ -18,7 +18,7 @@ namespace troupe::route {
 
 struct ResidencyItem {
   Hash128 key;  // a set, a session, or an anchor of the chain (as kSession)
-  Held kind = Held::kSet;
+  HolderKind kind = HolderKind::kSet;
   int64_t tokens = 0;  // resident from now on, counted from the prompt's first token; 0: gone
 };
 

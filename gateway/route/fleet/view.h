@@ -40,7 +40,7 @@ struct NodeView {
   int64_t in_flight_max = 0;  // 0: no bound
   std::vector<std::string> models;
   std::vector<int64_t> contexts;  // of each model, in tokens; 0, or no entry: not known
-  bool ours = false;              // a worker of ours
+  bool is_troupe_worker = false;  // Troupe's own, not another kind of server
   Hash128 hash;                   // of id; set by ClusterView
 
   int64_t context_of(std::string_view model) const;  // 0: not known
@@ -63,7 +63,7 @@ class ClusterView {
   std::span<const NodeIndex> nodes_for(std::string_view model) const;
   // Those of them that may be home to sets: who is failing or leaving may not, unless all are.
   std::span<const NodeIndex> homes_for(std::string_view model) const;
-  bool may_be_home(NodeIndex index) const { return routable(index) && !spared(nodes_[index]); }
+  bool may_be_home(NodeIndex index) const { return routable(index) && !excluded_from_homes(nodes_[index]); }
   // Names that group and its weights: two views with the same membership place this model's sets alike.
   uint64_t membership(std::string_view model) const;
   // The same of all models together: two views with the same one have the same table.
@@ -78,7 +78,7 @@ class ClusterView {
   std::vector<std::string> models() const;
 
  private:
-  static bool spared(const NodeView& node) { return node.failing || node.leaving; }
+  static bool excluded_from_homes(const NodeView& node) { return node.failing || node.leaving; }
 
   uint64_t epoch_ = 0;
   std::vector<NodeView> nodes_;

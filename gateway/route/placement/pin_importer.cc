@@ -1,13 +1,13 @@
+#include "gateway/route/placement/pin_importer.h"
+
 #include <algorithm>
 #include <utility>
-
-#include "gateway/route/placement/pin_importer.h"
 
 namespace troupe::route {
 namespace {
 
 bool same(const Pin::Place& a, const Pin::Place& b) {
-  return a.node == b.node && a.life == b.life;
+  return a.node == b.node && a.incarnation == b.incarnation;
 }
 
 std::vector<Pin::Place>::iterator find_place(std::vector<Pin::Place>& places, const Pin::Place& place) {
@@ -71,7 +71,7 @@ void PinImporter::take_one(const Pin::Place& place, const Pin& listed) {
     std::erase_if(pin.places, [&place](const Pin::Place& one) { return one.node == place.node; });
     if (known->expires && pin.expires) pin.until = std::max(pin.until, known->until);
   }
-  pin.places.push_back({place.node, place.life, pin.expires ? listed.until : TimePoint::max()});
+  pin.places.push_back({place.node, place.incarnation, pin.expires ? listed.until : TimePoint::max()});
   const Hash128 id = pin.id;
   if (registry_.adopt(std::move(pin))) taken_.insert(id);
 }

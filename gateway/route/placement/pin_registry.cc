@@ -1,7 +1,7 @@
+#include "gateway/route/placement/pin_registry.h"
+
 #include <algorithm>
 #include <utility>
-
-#include "gateway/route/placement/pin_registry.h"
 
 namespace troupe::route {
 
@@ -143,7 +143,7 @@ void PinRegistry::update_expiry(const Hash128& prefix, const Pin::Place& place) 
   for (auto& [id, pin] : pins_) {
     if (pin.prefix != prefix) continue;
     for (Pin::Place& known : pin.places) {
-      if (known.node == place.node && known.life == place.life) known.ends = place.ends;
+      if (known.node == place.node && known.incarnation == place.incarnation) known.ends = place.ends;
     }
   }
 }

@@ -37,7 +37,7 @@ struct PinOptions {
 struct Pin {
   struct Place {
     NodeIndex node = kNoNode;
-    uint32_t life = 0;                  // of its cache (NodeLoad::life)
+    uint32_t incarnation = 0;           // of its cache (NodeLoad::incarnation)
     TimePoint ends = TimePoint::max();  // the node was told so last, by whichever owner
   };
   // A node that held it when another gateway wrote so, in this life of its cache. It is a Place once that

@@ -49,7 +49,8 @@ struct AttemptState {
 
 enum class RetryAction : uint8_t {
   kNextCandidate,
-  kPassOn,  // the answer we have is the answer: send it on (an HTTP status), or make the error of the failure
+  kForward,  // the answer we have is the answer: send it on (an HTTP status), or make the error of the
+             // failure
 };
 
 struct RetryOptions {
@@ -104,7 +105,7 @@ bool retryable_status(int http_status);
 //                          so the retry has its price (may_have_begun())
 //
 // Ours answer so to what none of them takes, and 504 when the request's time is over.
-bool refused_alone(const Failure& failure);
+bool node_specific_rejection(const Failure& failure);
 
 // A status that says that a server does not know the request's path, among other things.
 bool lacks_path(int http_status);
@@ -119,7 +120,7 @@ bool node_failed(const Failure& failure);
 
 // What its health is to know. A 503 of a node that passes its probes is load like a 429, and to send it less
 // would move its load to others that have as much.
-bool node_ill(const Failure& failure);
+bool affects_health(const Failure& failure);
 
 // The node may have begun to work on the request.
 bool may_have_begun(const Failure& failure);

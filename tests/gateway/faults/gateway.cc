@@ -144,7 +144,7 @@ void FaultGateway::first_byte(Ticket& ticket, TimePoint now) {
 void FaultGateway::finish(Ticket& ticket, const std::optional<AnswerCounts>& counts, TimePoint now) {
   if (ticket.gateway_life != lives_) return;
   const NodeIndex node = ticket.sent.node;
-  const bool counted = ticket.sent.life == router_->loads().at(node).life;
+  const bool counted = ticket.sent.incarnation == router_->loads().at(node).incarnation;
   router_->on_finished(ticket.key, ticket.sent, counts, now);
   if (counted) open_[node] -= 1;
   check_counts();

@@ -188,7 +188,8 @@ std::pair<size_t, Answer> asked_of_two(bool resend_to_foreign, const std::string
   config.proxy.resend_to_foreign = resend_to_foreign;
   TestGateway gateway(loop, {a.endpoint(), b.endpoint()}, config);
   const Fleet& fleet = gateway.gateway->fleet();
-  EXPECT_TRUE(loop.eventually([&] { return fleet.ours(0) == ours && fleet.ours(1) == ours; }));
+  EXPECT_TRUE(loop.eventually(
+      [&] { return fleet.is_troupe_worker(0) == ours && fleet.is_troupe_worker(1) == ours; }));
   const Answer answer = gateway.ask(chat_body(kCard, "x"), header);
   return {a.seen.size() + b.seen.size(), answer};
 }
@@ -262,7 +263,7 @@ TEST(Failover, TimeoutOfAWorkerOfOursIsPassedOnNotRetried) {
   a.load.epoch = b.load.epoch = "life";
   TestGateway gateway(loop, {a.endpoint(), b.endpoint()});
   const Fleet& fleet = gateway.gateway->fleet();
-  EXPECT_TRUE(loop.eventually([&] { return fleet.ours(0) && fleet.ours(1); }));
+  EXPECT_TRUE(loop.eventually([&] { return fleet.is_troupe_worker(0) && fleet.is_troupe_worker(1); }));
   const Answer answer = gateway.ask(chat_body(kCard, "x"));
   EXPECT_EQ(answer.status, 504);
   EXPECT_NE(answer.body.find("stub says 504"), std::string::npos);

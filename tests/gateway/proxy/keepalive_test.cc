@@ -123,7 +123,7 @@ TEST(Keepalive, NoCommentsGoIntoAnAnswerThatIsNoStream) {
   stub.load.epoch = "life";
   // Longer than a slow machine needs for the head of the answer: a comment before it is a stream's.
   TestGateway gateway(loop, {stub.endpoint()}, kept_config(500ms));
-  ASSERT_TRUE(loop.eventually([&] { return gateway.gateway->fleet().ours(0); }));
+  ASSERT_TRUE(loop.eventually([&] { return gateway.gateway->fleet().is_troupe_worker(0); }));
   const Answer answer = gateway.ask(chat_body("a persona", "x", true));
   EXPECT_EQ(answer.status, 200);
   EXPECT_EQ(answer.body.size(), (2u << 20) + 3);

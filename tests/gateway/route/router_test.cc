@@ -76,7 +76,7 @@ uint64_t live(const RouterOptions& options, uint64_t seed, int steps) {
       router.report(node, report, now);
     }
     if (options.affinity.mode == Mode::kExact && random.below(3) == 0) {
-      const ResidencyItem item{numbered_set(static_cast<int>(random.below(12))), Held::kSet,
+      const ResidencyItem item{numbered_set(static_cast<int>(random.below(12))), HolderKind::kSet,
                                random.below(1200)};
       ResidencyEvent event;
       event.kind = random.below(5) == 0 ? ResidencyEvent::Kind::kSnapshot : ResidencyEvent::Kind::kAdmitted;
@@ -338,13 +338,14 @@ TEST(Router, PlacementIsRememberedUntilTheWorkerReportsIt) {
   EXPECT_EQ(router.decide(first, "demo", at_ms(1)).order[0].node, 2u) << "the same conversation";
   EXPECT_EQ(router.decide(key(1, 2), "demo", at_ms(1)).order[0].node, 2u) << "another of the same persona";
 
-  const ResidencyItem told[] = {{first.set, Held::kSet, 64}, {first.session, Held::kSession, 80}};
+  const ResidencyItem told[] = {{first.set, HolderKind::kSet, 64}, {first.session, HolderKind::kSession, 80}};
   ASSERT_EQ(router.residency(2, {ResidencyEvent::Kind::kAdmitted, 1, 1, told}), FeedResult::kApplied);
   EXPECT_TRUE(router.known().shadow.empty()) << "told: nothing is guessed";
   serve_at(router, key(1, 3), 2, at_ms(2));
   EXPECT_TRUE(router.known().shadow.holders(first.set).empty()) << "no set is counted twice";
 
-  const ResidencyItem gone[] = {{key(1, 3).session, Held::kSession, 0}, {first.set, Held::kSet, 0}};
+  const ResidencyItem gone[] = {{key(1, 3).session, HolderKind::kSession, 0},
+                                {first.set, HolderKind::kSet, 0}};
   ASSERT_EQ(router.residency(2, {ResidencyEvent::Kind::kEvicted, 1, 2, gone}), FeedResult::kApplied);
   EXPECT_TRUE(router.known().shadow.empty()) << "evicted before it was told of";
 }
@@ -353,7 +354,7 @@ TEST(Router, PlacementIsRememberedUntilTheWorkerReportsIt) {
 TEST(Router, PromptWithoutASessionIsFoundByItsLinksDespiteAFeed) {
   Router router = router_over(cluster(4), options_of("affinity", Mode::kExact));
   const Hash128 set = numbered_set(1);
-  const ResidencyItem held[] = {{set, Held::kSet, 256}};
+  const ResidencyItem held[] = {{set, HolderKind::kSet, 256}};
   for (NodeIndex n = 0; n < 4; ++n) {
     ASSERT_EQ(router.residency(n, {ResidencyEvent::Kind::kSnapshot, 1, 1, held}), FeedResult::kApplied);
   }

@@ -64,7 +64,7 @@ TEST(Slots, NextNodeOfASlotInheritsNothing) {
   for (const Mode mode : {Mode::kGossip, Mode::kExact, Mode::kPlan}) {
     Router router = busy_router(mode);
     ASSERT_GT(router.loads().at(kSlot).in_flight, 0);
-    const std::array<ResidencyItem, 1> items{ResidencyItem{numbered_set(3), Held::kSet, 1000}};
+    const std::array<ResidencyItem, 1> items{ResidencyItem{numbered_set(3), HolderKind::kSet, 1000}};
     router.residency(kSlot, {ResidencyEvent::Kind::kSnapshot, 5, 1, items});
     // Without a death in between, so that nothing else has made it forget.
     router.update_cluster(with_other(router.view(), kSlot, NodeState::kUnknown));

@@ -70,7 +70,7 @@ class GiePolicy final : public RoutePolicy {
     // The longest first, so that the beginning is used last and forgotten last.
     for (size_t i = links.size(); i-- > 0;) {
       const int64_t before = i > 0 ? links[i - 1].tokens : 0;
-      ResidencyIndex::Put put{links[i].hash, Held::kSet, request.node, links[i].tokens, 0};
+      ResidencyIndex::Put put{links[i].hash, HolderKind::kSet, request.node, links[i].tokens, 0};
       put.charge = std::max<int64_t>(links[i].tokens - before, 0);
       lru_.put(put);
     }

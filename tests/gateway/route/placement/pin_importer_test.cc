@@ -1,8 +1,9 @@
 // A gateway that begins anew takes up its workers' pins, and does not bring back what was removed.
 
+#include "gateway/route/placement/pin_importer.h"
+
 #include <gtest/gtest.h>
 
-#include "gateway/route/placement/pin_importer.h"
 #include "tests/gateway/route/cluster.h"
 
 namespace troupe::route {
@@ -83,7 +84,7 @@ TEST_F(PinUptakeTest, WhatTheBookKnowsBetterStays) {
   EXPECT_EQ(pin->body, own.body);
   EXPECT_FALSE(pin->expires);
   take(kA, {});
-  EXPECT_NE(registry.find(own.id), nullptr) << "the keeper sees to it";
+  EXPECT_NE(registry.find(own.id), nullptr) << "the reconciler sees to it";
   EXPECT_EQ(importer.forget_lost([](const Pin::Place&) { return false; }), 0u);
   EXPECT_EQ(registry.size(), 1u);
 }

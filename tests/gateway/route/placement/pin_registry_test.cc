@@ -1,12 +1,13 @@
 // Owners of pins, how many one may have, and which have to be computed anew.
 
+#include "gateway/route/placement/pin_registry.h"
+
 #include <gtest/gtest.h>
 
 #include <map>
 #include <string>
 #include <string_view>
 
-#include "gateway/route/placement/pin_registry.h"
 #include "tests/gateway/route/cluster.h"
 
 namespace troupe::route {
@@ -172,7 +173,7 @@ TEST(PinRegistry, WhatNoNodeHoldsIsComputedAnewInTurn) {
   std::map<NodeIndex, uint32_t> lives{{0, 2}, {2, 1}};  // 1 is dead
   const auto holds = [&](const Pin::Place& place) {
     const auto its = lives.find(place.node);
-    return its != lives.end() && its->second == place.life;
+    return its != lives.end() && its->second == place.incarnation;
   };
   std::map<Hash128, int> computed;
   while (const Pin* lost = registry.next_lost(holds)) {
@@ -200,7 +201,7 @@ TEST(PinRegistry, WhatAnotherGatewayKnewIsFoundAgain) {
   registry.settle_claims([](const Pin::Claim& claim) {
     return claim.node == "w1" ? Pin::Place{1, 4} : Pin::Place{};
   });
-  const auto holds = [](const Pin::Place& place) { return place.node == 1 && place.life == 4; };
+  const auto holds = [](const Pin::Place& place) { return place.node == 1 && place.incarnation == 4; };
   std::map<Hash128, int> lost;
   for (int i = 0; i < 6; ++i) lost[registry.next_lost(holds)->id] += 1;
   EXPECT_EQ(lost.size(), 2u);

@@ -110,7 +110,7 @@ TEST(PinSync, APlaceDoesNotBringBackWhatWasRemovedElsewhere) {
   PinSync late = with_one_known();
   late.changed(id_of(1), kPlaced);
   expect_write(late, 1, kPlaced, 5);
-  EXPECT_TRUE(late.refused(gone(1, 9))) << "the book is to drop it";
+  EXPECT_TRUE(late.refused(gone(1, 9))) << "the registry is to drop it";
   EXPECT_FALSE(late.waits());
   EXPECT_EQ(late.observe(there(1, 6)), ApplyResult::kStale) << "news from before the removal";
   EXPECT_EQ(late.observe(gone(1, 8)), ApplyResult::kStale);

@@ -73,8 +73,8 @@ TEST(Affinity, SessionCountsOnlyWithItsWholePersona) {
   Router router = router_over(cluster(2), options);
   const PrefixKey k = key(1, 7, 1000, 2000);
   const auto say = [&](NodeIndex node, int64_t set_tokens, int64_t session_tokens) {
-    const ResidencyItem items[] = {{k.set, Held::kSet, set_tokens},
-                                   {k.session, Held::kSession, session_tokens}};
+    const ResidencyItem items[] = {{k.set, HolderKind::kSet, set_tokens},
+                                   {k.session, HolderKind::kSession, session_tokens}};
     ResidencyEvent event;
     event.epoch = 1;
     event.items = items;
@@ -99,8 +99,8 @@ TEST(Affinity, PersonaIsWholeByTheNodesBlockSize) {
   for (NodeIndex n = 0; n < 2; ++n) router.report(n, report, at_ms(0));
   for (const int64_t prefix : {700, 400}) {
     const PrefixKey k = key(static_cast<int>(prefix), static_cast<int>(prefix), prefix, 2000);
-    const ResidencyItem items[] = {{k.set, Held::kSet, prefix / 512 * 512},
-                                   {k.session, Held::kSession, 1536}};
+    const ResidencyItem items[] = {{k.set, HolderKind::kSet, prefix / 512 * 512},
+                                   {k.session, HolderKind::kSession, 1536}};
     ResidencyEvent event;
     event.epoch = static_cast<uint64_t>(prefix);
     event.items = items;

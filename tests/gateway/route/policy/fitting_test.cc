@@ -13,7 +13,7 @@ constexpr TimePoint kNow = TimePoint{} + std::chrono::seconds(1000);
 
 struct FittingNode {
   int64_t context;
-  bool ours = false;
+  bool is_troupe_worker = false;
 };
 
 class FittingTest : public ::testing::Test {
@@ -25,7 +25,7 @@ class FittingTest : public ::testing::Test {
       nodes[i].state = NodeState::kAlive;
       nodes[i].models = {"m"};
       nodes[i].contexts = {specs[i].context};
-      nodes[i].ours = specs[i].ours;
+      nodes[i].is_troupe_worker = specs[i].is_troupe_worker;
     }
     router_.update_cluster(std::make_shared<ClusterView>(++epoch_, std::move(nodes)));
   }

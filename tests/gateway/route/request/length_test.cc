@@ -22,10 +22,10 @@ Failure too_long(int64_t told = 0, int status = 400) {
 class Nodes final : public NodeSignals {
  public:
   void on_event(NodeIndex node, HealthEvent event, TimePoint) override { events.emplace_back(node, event); }
-  NodeStanding standing(NodeIndex) const override {
-    NodeStanding standing;
-    standing.ours = true;
-    return standing;
+  NodeStatus node_status(NodeIndex) const override {
+    NodeStatus status;
+    status.is_troupe_worker = true;
+    return status;
   }
   void saw_heartbeat(NodeIndex) override {}
   void probe(NodeIndex, TimePoint) override {}
@@ -94,7 +94,7 @@ TEST_F(LengthTest, OnlyWhereNoneIsLongerItIsTheClientsAnswer) {
   send(0);
   ASSERT_EQ(refuse(too_long()), Action::kSend);
   EXPECT_NE(node(), 0u);
-  EXPECT_EQ(refuse(too_long(32'768)), Action::kPassOn) << "the third is as long as the second";
+  EXPECT_EQ(refuse(too_long(32'768)), Action::kForward) << "the third is as long as the second";
   EXPECT_EQ(flow_.attempts(), 2);
   EXPECT_EQ(router_.loads().in_flight_total(), 0);
 }
@@ -102,7 +102,7 @@ TEST_F(LengthTest, OnlyWhereNoneIsLongerItIsTheClientsAnswer) {
 TEST_F(LengthTest, AllAlikeRefuseOnce) {
   update_cluster({4096, 4096, 4096});
   send(1);
-  EXPECT_EQ(refuse(too_long(4096)), Action::kPassOn);
+  EXPECT_EQ(refuse(too_long(4096)), Action::kForward);
   EXPECT_EQ(flow_.attempts(), 1);
 }
 
@@ -160,7 +160,7 @@ TEST_F(LengthTest, TheLongestOnesRefusalIsTheAnswerThoughAShorterOneWasAskedLast
   send(0);
   ASSERT_EQ(refuse(too_long(8192)), Action::kSend);
   EXPECT_EQ(flow_.longest_refusal(), 1);
-  EXPECT_EQ(refuse(too_long(2048)), Action::kPassOnLongest);
+  EXPECT_EQ(refuse(too_long(2048)), Action::kForwardLongest);
   EXPECT_EQ(flow_.chosen()->node, 0u);
 }
 
@@ -171,12 +171,12 @@ TEST_F(LengthTest, ALongerNodesOtherFaultsArePassedOn) {
     key_ = PrefixKey();
     send(0);
     ASSERT_EQ(refuse(too_long(4096)), Action::kSend);
-    EXPECT_EQ(refuse(failure), Action::kPassOn) << "come back later: it may fit then";
+    EXPECT_EQ(refuse(failure), Action::kForward) << "come back later: it may fit then";
   }
   key_ = PrefixKey();
   send(0);
   ASSERT_EQ(refuse(too_long(4096)), Action::kSend);
-  EXPECT_EQ(refuse({FailureKind::kStatus, 401, true}), Action::kPassOnLongest)
+  EXPECT_EQ(refuse({FailureKind::kStatus, 401, true}), Action::kForwardLongest)
       << "which says more than a wrong key";
 }
 
@@ -184,12 +184,12 @@ TEST_F(LengthTest, AFullNodeThatHasTheRoomIsTruerThanAShortOnesRefusal) {
   update_cluster({4096, 32'768});
   send(1);
   ASSERT_EQ(refuse({FailureKind::kStatus, 429}), Action::kSend);
-  EXPECT_EQ(refuse(too_long(4096)), Action::kPassOnFull);
+  EXPECT_EQ(refuse(too_long(4096)), Action::kForwardFull);
   update_cluster({4096, 32'768});
   key_ = PrefixKey();
   send(0);
   ASSERT_EQ(refuse({FailureKind::kStatus, 429}), Action::kSend);
-  EXPECT_EQ(refuse(too_long(32'768)), Action::kPassOn) << "the full one is short";
+  EXPECT_EQ(refuse(too_long(32'768)), Action::kForward) << "the full one is short";
 }
 
 TEST_F(LengthTest, AStartedStreamGoesOnWhereItsTokensFit) {

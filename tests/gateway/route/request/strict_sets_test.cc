@@ -102,7 +102,7 @@ class Gateway final : public NodeSignals {
     for (const NodeAction& action : registry_.on_event(std::span(&node, 1), event, moment))
       perform(router_, action);
   }
-  NodeStanding standing(NodeIndex) const override { return {}; }
+  NodeStatus node_status(NodeIndex) const override { return {}; }
   void saw_heartbeat(NodeIndex) override {}
   void probe(NodeIndex, TimePoint) override {}
 
@@ -177,7 +177,7 @@ TEST(StrictSets, FullHomeKeepsItsSets) {
   const SetTable* const before = gateway.table();
   for (int persona = 0; persona < kPersonas; ++persona) {
     const Gateway::Answer answer = gateway.ask(persona);
-    EXPECT_EQ(answer.error, Action::kPassOn);
+    EXPECT_EQ(answer.error, Action::kForward);
     EXPECT_EQ(answer.attempts, 1);
   }
   EXPECT_EQ(gateway.table(), before);

@@ -304,7 +304,7 @@ TEST(Gie, UsesReportedResidency) {
   const PrefixKey k = linked(1, 1, 1000, 1100);
   router.on_sent(k, "demo", to(0), at_ms(0));
   EXPECT_EQ(first(router, k), 0u);
-  const ResidencyItem items[] = {{k.set, Held::kSet, 1000}};
+  const ResidencyItem items[] = {{k.set, HolderKind::kSet, 1000}};
   ResidencyEvent event;
   event.epoch = 1;
   event.items = items;
