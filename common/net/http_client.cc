@@ -250,7 +250,7 @@ Task<HeadOutcome> read_answer_head(Lease& lease, HeadWanted wanted, AnswerHead& 
 
 // Runs one exchange over one connection. Closes it on every way out but a good answer.
 Task<Attempt> exchange(Lease lease, const std::string& head_bytes, const ClientRequest& request,
-                       const Patience& silence_timeout) {
+                       const SilenceTimeout& silence_timeout) {
   Attempt attempt;
   const uint64_t received_before = lease->bytes_received();
   Pieces pieces;
