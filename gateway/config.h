@@ -74,7 +74,7 @@ struct GatewaySettings : GatewayParts {
 // `settings` must outlive the schema.
 void describe_settings(GatewaySettings& settings, SettingsSchema& schema);
 
-// What new connections use; see Gateway::change().
+// Contexts for new connections; see Gateway::change().
 struct GatewayTls {
   std::shared_ptr<const TlsContext> listener;  // null: plain HTTP
   std::shared_ptr<TlsSource> upstream = std::make_shared<TlsSource>();

@@ -107,8 +107,8 @@ class Fleet {
   // A removed worker counts as dead.
   route::NodeState state(route::NodeIndex node) const { return registered(node).state(); }
 
-  // What probes and requests saw, and for the log why it failed. A change of state makes a new view; death
-  // also forgets what the node held.
+  // An event that probes or requests saw, and for the log why it failed. A change of state makes a new view;
+  // death also forgets what the node held.
   void on_event(route::NodeIndex node, route::HealthEvent event, std::string_view why = "");
   void set_models(route::NodeIndex node, std::vector<ModelCard> models);
   void set_load(route::NodeIndex node, LoadReport report, const CacheReport& cache = {});

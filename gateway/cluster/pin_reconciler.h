@@ -42,7 +42,7 @@ class PinReconciler {
   // From now on pins that workers list, and that are not known here, are taken up (pin_importer.h).
   // `ownerless`: those without an owner, else those with one. Called before start(), where no store has them.
   void import_from_workers(bool ownerless);
-  // Where it is held, for other gateways.
+  // The nodes that hold the pin, for other gateways.
   std::vector<route::Pin::Claim> claims_of(const route::Pin& pin) const;
 
   // The salt of requests of this owner (PinOptions::salted); nullopt: the owner is not known here, and its

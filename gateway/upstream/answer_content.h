@@ -1,8 +1,8 @@
 #pragma once
 
-// Which part of a foreign worker's answer is an answer. A server that is ill often says so after its head: by
-// an error event, by a role and the end, by a 200 with an error in it. Until some content has come the
-// request can still go to another worker, so the events before it are held.
+// Recognises the part of a foreign worker's answer that is an answer. A server that is ill often says so
+// after its head: by an error event, by a role and the end, by a 200 with an error in it. Until some content
+// has come the request can still go to another worker, so the events before it are held.
 //
 //   content   text, reasoning, tool calls, a finish reason (a model may answer nothing), and every event of a
 //             form that is not known here: a stream that is not understood is passed on, not judged

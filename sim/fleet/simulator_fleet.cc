@@ -306,7 +306,7 @@ void Simulation::saw_probe(size_t g, int32_t index, bool answered) {
   if (nodes_report()) send_snapshot(index);  // of a node that hung: what it holds was forgotten
 }
 
-// Of `count` nodes, in one walk along all requests.
+// Sums of `count` nodes, in one walk along all requests.
 std::vector<NodeSums> Simulation::sums_of(size_t first_node, size_t count) const {
   std::vector<NodeSums> sums(count);
   for (const SimRequest& sim_request : requests_) {

@@ -21,7 +21,7 @@ void Simulation::gossip() {
   }
 }
 
-// Of the fleet's loads: what nodes count, or else what gateways have sent.
+// Plans from the fleet's loads: what nodes count, or else what gateways have sent.
 void Simulation::plan() {
   if (!nodes_report()) {
     for (auto& gateway : gateways_) gateway->router().plan(now_);

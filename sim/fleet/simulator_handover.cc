@@ -15,7 +15,7 @@ namespace {
 constexpr auto kTick = std::chrono::milliseconds(20);  // PrefixMigratorOptions'
 }
 
-// What a gateway would keep the text of.
+// The prefix that a gateway would keep the text of.
 void Simulation::keep_prefix(const SimRequest& sim_request) {
   const TraceRequest& trace = sim_request.trace;
   if (trace.set == 0 || trace.prefix_tokens <= 0 || handovers_.knows(sim_request.key.set)) return;

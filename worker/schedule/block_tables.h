@@ -95,8 +95,8 @@ class BlockTables {
   // later cache_full_blocks() names.
   void extend_hashes(ScheduledRequest& request) const;
 
-  // `running`: every request that holds blocks. `reserved_ahead`: blocks reserved for counted decodes for what
-  // they compute next, beyond those for what they have computed.
+  // `running`: every request that holds blocks. `reserved_ahead`: blocks of counted decodes for what they
+  // compute next, beyond those for what they have computed.
   Status verify(std::span<ScheduledRequest* const> running, int32_t reserved_ahead) const;
 
  private:

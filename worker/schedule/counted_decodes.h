@@ -6,8 +6,8 @@
 // step costs what happens in it, not how many requests decode, and steps in which nothing happens are passed
 // at once.
 //
-// Blocks: a request that is counted owns no new blocks. BlockTables owes it as many as it has computed, which
-// keeps the number of free blocks right, and hands them over when it leaves. Pure; not thread-safe.
+// Blocks: a request that is counted owns no new blocks. BlockTables reserves as many as it has computed,
+// which keeps the number of free blocks right, and hands them over when it leaves. Pure; not thread-safe.
 
 #include <cstdint>
 #include <vector>

@@ -1,6 +1,6 @@
 #pragma once
 
-// How busy each node is. A gateway knows at once and exactly what it has itself in flight (its ledger), and
+// The load of each node. A gateway knows at once and exactly what it has itself in flight (its ledger), and
 // late but completely what a node reports; requests there are
 //
 //   last report − own at the time of that report + own now
@@ -40,7 +40,7 @@
 
 namespace troupe::route {
 
-// What a node says of itself (GET /v1/load). Zero where it does not say.
+// A node's own report (GET /v1/load). Zero where it does not say.
 struct NodeReport {
   int64_t running = 0;
   int64_t queued = 0;
@@ -90,7 +90,7 @@ class LoadTracker {
  public:
   explicit LoadTracker(const AffinityOptions& options);
 
-  // What one request has booked; given back by close(). The caller closes exactly once.
+  // One request's booking; given back by close(). The caller closes exactly once.
   struct Ticket {
     NodeIndex node = kNoNode;
     uint32_t incarnation = 0;
@@ -152,7 +152,7 @@ class LoadTracker {
   // Has as many requests of this gateway as it may be sent.
   bool full(NodeIndex node) const { return cached_[node].full; }
 
-  // What a group's loads are held against: made once a decision.
+  // Means that a group's loads are compared with: made once a decision.
   struct Means {
     double requests = 0;
     double inverse = 1;       // of the mean requests with the slack
@@ -163,7 +163,7 @@ class LoadTracker {
   Means means(const Group& group) const;
   LoadCost cost(const Means& means, NodeIndex node) const;
 
-  // What the tokens that load and noise weigh are multiplied by: less than 1 where prompts are short.
+  // Factor of the tokens that load and noise weigh: less than 1 where prompts are short.
   double scale() const {
     return std::min(1.0, prompt_mean_ * options_.load_prompt_share / options_.load_tokens);
   }
@@ -172,7 +172,7 @@ class LoadTracker {
   void advance(TimePoint now);
 
  private:
-  // What sums and ranks were last updated with.
+  // Values that sums and ranks were last updated with.
   struct Cached {
     double requests = 0, pending = 0, reported_work = 0, own_work = 0;
     double per_weight = 1;  // 1 / weight
@@ -216,7 +216,7 @@ class LoadTracker {
   double deflate_ = 1;
 };
 
-// What every decision asks of each of its candidates.
+// Inline: every decision calls these for each of its candidates.
 
 inline bool LoadTracker::in_group(const Group& group, NodeIndex node) const {
   if (node >= places_.size()) return false;

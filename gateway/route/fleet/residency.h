@@ -1,7 +1,7 @@
 #pragma once
 
-// Which node holds what: for every set and session the nodes that have it in their KV cache, and how many of
-// its tokens. One index serves both sources:
+// Index of cached KV: for every set and session the nodes that have it in their KV cache, and how many of its
+// tokens. One index serves both sources:
 //
 //   exact    fed by the workers' own events (residency_feed.h). Every gateway's would be the same, so a
 //            simulator may share one among its routers.

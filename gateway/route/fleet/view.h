@@ -61,7 +61,7 @@ class ClusterView {
   size_t routable_count() const { return routable_count_; }
   // The routable nodes that serve `model`, by ascending slot; empty when none does.
   std::span<const NodeIndex> nodes_for(std::string_view model) const;
-  // Those of them that may be home to sets: who is failing or leaving may not, unless all are.
+  // The nodes among them that may be home to sets: one that is failing or leaving may not, unless all are.
   std::span<const NodeIndex> homes_for(std::string_view model) const;
   bool may_be_home(NodeIndex index) const { return routable(index) && !excluded_from_homes(nodes_[index]); }
   // Names that group and its weights: two views with the same membership place this model's sets alike.

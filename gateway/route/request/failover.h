@@ -1,6 +1,6 @@
 #pragma once
 
-// Which node is asked after an attempt that failed. The rules of what may be retried at all are retry.h's.
+// The next node after an attempt that failed. The rules of what may be retried at all are retry.h's.
 //
 // clang-format off
 //   before the first byte   down the order that was decided on; at its end, nodes that have joined since

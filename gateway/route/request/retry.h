@@ -37,7 +37,7 @@ struct Failure {
   int64_t context_max = 0;  // … which holds so many tokens; 0: it does not say
 };
 
-// What has been done for this request so far.
+// Attempts made for this request so far.
 struct AttemptState {
   int attempts = 1;  // made, this failed one included
   int candidates_left = 0;
@@ -73,7 +73,7 @@ class RetryBudget {
   bool spend(TimePoint now);
   const RetryOptions& options() const { return options_; }
   uint64_t refused() const { return refused_; }  // by spend()
-  // What is saved up stays, as far as it may be now.
+  // Saved retries stay, up to the new maximum.
   void change(const RetryOptions& options) {
     options_ = options;
     tokens_ = std::min(tokens_, options.budget_max);
@@ -118,7 +118,7 @@ bool refused_for_length(const Failure& failure);
 // The node is to blame, and not for being full: its sets may have to go elsewhere.
 bool node_failed(const Failure& failure);
 
-// What its health is to know. A 503 of a node that passes its probes is load like a 429, and to send it less
+// The node's health counts it. A 503 of a node that passes its probes is load like a 429, and to send it less
 // would move its load to others that have as much.
 bool affects_health(const Failure& failure);
 

@@ -105,7 +105,7 @@ TEST(Failover, StrictNodeThatOnlyFailsGetsNoSets) {
   const auto ask = [&](int i) {
     EXPECT_EQ(gateway.ask(chat_body(kCard + std::to_string(i), "x")).status, 200) << i;
   };
-  // Which home of a set is asked first is drawn while none holds it: as many as it takes.
+  // While none holds a set, the home that is asked first is drawn: as many as it takes.
   for (int i = 0; i < 1000 && gateway.worker_state(0) != "suspect"; ++i) ask(i);
   EXPECT_EQ(gateway.worker_state(0), "suspect");
   EXPECT_TRUE(loop.eventually([&] { return ill_sets() == 0; }));

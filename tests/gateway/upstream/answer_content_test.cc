@@ -1,4 +1,4 @@
-// Which events and whole answers of foreign workers are answers, in the forms of their APIs.
+// Events and whole answers of foreign workers that are answers, in the forms of their APIs.
 
 #include "gateway/upstream/answer_content.h"
 

@@ -139,7 +139,7 @@ TEST(StrictSets, NodeThatOnlyFailsGetsNoSets) {
   Gateway gateway(3, strict(6, 6, 0));
   gateway.failures[0] = status(500);
   ASSERT_EQ(gateway.sets_at(0), 6u);
-  // Which home of a set is asked first is drawn while none holds it.
+  // While none holds a set, the home that is asked first is drawn.
   for (int persona = 0; persona < 1000 && gateway.state(0) == NodeState::kAlive; ++persona) {
     EXPECT_EQ(gateway.ask(persona).error, std::nullopt);
     gateway.answer_probes();
