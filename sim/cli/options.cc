@@ -274,12 +274,12 @@ void describe_fleet(SettingsSchema& schema, FleetFlags& f) {
   schema.add("slo_ttft_ms", &o.slo_ttft_ms, "good: first token within").range(0, 1e9).unit("ms");
   schema.add("slo_tpot_ms", &o.slo_tpot_ms, "good: mean time between tokens within").range(0, 1e9).unit("ms");
   schema
-      .add("tpot_budget_ms", &o.tpot_budget_ms,
-           "how long prefill may make a step in which others decode; 0: as long as it takes")
+      .add_fraction("tpot_budget_ms", &o.scheduler.tpot_budget,
+                    "how long prefill may make a step in which others decode; 0: as long as it takes")
       .range(0, 1e6)
       .unit("ms");
   schema.add_enum(
-      "batching", &o.batching, kBatchingNames,
+      "batching", &o.scheduler.batching, kBatchingNames,
       "a node's steps: decodes and prompt chunks together; prompts first, decodes apart; or that of "
       "batches which nobody joins before all of them have ended");
   schema.add("drain_s", &o.drain_s, "after the last arrival; what has no token then is lost")

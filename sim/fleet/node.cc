@@ -9,19 +9,17 @@ namespace troupe::sim {
 
 namespace {
 
-SchedulerConfig config_of(const NodeProfile& profile, const SimNode::Options& options) {
-  SchedulerConfig config = scheduler_config(profile);
+SchedulerConfig config_of(const NodeProfile& profile, const SchedulerConfig& rules) {
+  SchedulerConfig config = scheduler_config(profile, rules);
   // set_counters() counts a set's work when its answers begin.
   config.simulation = {.count_decodes = true, .name_blocks = true, .skip_set_work = true};
-  config.tpot_budget = options.tpot_budget;
-  config.batching = options.batching;
   return config;
 }
 
 }  // namespace
 
-SimNode::SimNode(const NodeProfile& profile, const Options& options)
-    : profile_(profile), scheduler_(std::make_unique<Scheduler>(config_of(profile, options))) {}
+SimNode::SimNode(const NodeProfile& profile, const SchedulerConfig& rules)
+    : profile_(profile), scheduler_(std::make_unique<Scheduler>(config_of(profile, rules))) {}
 
 Status SimNode::add(NewSimRequest sim_request, TimePoint) {
   NewRequest request;

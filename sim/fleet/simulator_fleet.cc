@@ -12,9 +12,7 @@ namespace troupe::sim {
 namespace {
 
 std::unique_ptr<SimNode> new_engine(const SimulationOptions& options) {
-  return std::make_unique<SimNode>(
-      options.profile,
-      SimNode::Options{.tpot_budget = millis(options.tpot_budget_ms), .batching = options.batching});
+  return std::make_unique<SimNode>(options.profile, options.scheduler);
 }
 
 }  // namespace

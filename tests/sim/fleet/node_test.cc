@@ -36,7 +36,7 @@ class DrivenNode {
       : node(profile, {.batching = batching}), looks_at_every_step_(looks_at_every_step) {}
 
   void add(const SimNode::NewSimRequest& sim_request, TimePoint now) {
-    set_target(now);
+    go_to(now);
     expect(node.interrupt(now));
     ASSERT_TRUE(node.add(sim_request, now).ok());
     begin(now);
@@ -48,7 +48,7 @@ class DrivenNode {
   }
 
   // Runs the events before `until`.
-  void set_target(TimePoint until) {
+  void go_to(TimePoint until) {
     while (end_ < until) {
       const TimePoint now = end_;
       end_ = TimePoint::max();
@@ -145,8 +145,8 @@ TEST_P(SimNodes, SkippedStepsEqualSingleSteps) {
       at_once.add(sim_request, now);
       one_by_one.add(sim_request, now);
       now += std::chrono::microseconds(std::uniform_int_distribution<int>(1, 300'000)(random));
-      at_once.set_target(now);
-      one_by_one.set_target(now);
+      at_once.go_to(now);
+      one_by_one.go_to(now);
       same(at_once, one_by_one);
       const SimNode::Progress a = at_once.node.progress(id), b = one_by_one.node.progress(id);
       EXPECT_EQ(a.tokens, b.tokens);
@@ -158,8 +158,8 @@ TEST_P(SimNodes, SkippedStepsEqualSingleSteps) {
       }
     }
     now += std::chrono::hours(1);
-    at_once.set_target(now);
-    one_by_one.set_target(now);
+    at_once.go_to(now);
+    one_by_one.go_to(now);
     same(at_once, one_by_one);
     EXPECT_EQ(at_once.node.report().running, 0);
     heard_of += at_once.steps_heard_of;
@@ -207,7 +207,7 @@ TEST_P(SimNodes, TokensAndGapsEqualThoseOfTheSteps) {
     node.add(sim_request, now);
     seen[id].new_tokens = sim_request.new_tokens;
   }
-  node.set_target(now + std::chrono::hours(1));
+  node.go_to(now + std::chrono::hours(1));
   EXPECT_TRUE(seen.empty());
   EXPECT_GT(node.node.stats().preemptions_total, 0);
 }
@@ -226,7 +226,7 @@ TEST_P(SimNodes, NothingIsReportedOfACancelledRequest) {
     node.node.cancel(2);
     node.node.cancel(7);  // unknown: ignored
   };
-  node.set_target(TimePoint(std::chrono::minutes(1)));
+  node.go_to(TimePoint(std::chrono::minutes(1)));
   ASSERT_TRUE(cancelled);
   std::map<RequestId, int32_t> counts;
   for (const auto& [at, token] : node.tokens) counts[token.id] += token.tokens;

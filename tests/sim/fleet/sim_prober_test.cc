@@ -45,7 +45,7 @@ class SimProberTest : public testing::Test {
     prober_.begin(0, 1, now_);
   }
 
-  void set_target(TimePoint until) {
+  void go_to(TimePoint until) {
     while (!due_.empty() && due_.top().at <= until) {
       const Due next = due_.top();
       due_.pop();
@@ -55,7 +55,7 @@ class SimProberTest : public testing::Test {
     now_ = until;
   }
   void ask(TimePoint when) {
-    set_target(when);
+    go_to(when);
     prober_.ask(0, 0, now_);
   }
 
@@ -67,39 +67,39 @@ class SimProberTest : public testing::Test {
 };
 
 TEST_F(SimProberTest, ANodeThatIsUpAnswersEveryInterval) {
-  set_target(at(3500));
+  go_to(at(3500));
   EXPECT_EQ(seen_, (std::vector<Seen>{{1002, true}, {2002, true}, {3002, true}}));
 }
 
 TEST_F(SimProberTest, ANodeThatIsDownRefusesInARoundTrip) {
   stand_.up = false;
-  set_target(at(1500));
+  go_to(at(1500));
   EXPECT_EQ(seen_, (std::vector<Seen>{{1002, false}}));
 }
 
 TEST_F(SimProberTest, ANodeThatHangsAnswersWhenItGoesOn) {
   stand_.hangs_until = at(1700);
-  set_target(at(2500));
+  go_to(at(2500));
   EXPECT_EQ(seen_, (std::vector<Seen>{{1702, true}, {2002, true}}));
 }
 
 TEST_F(SimProberTest, ANodeThatHangsForLongFailsAfterTheTimeout) {
   stand_.hangs_until = at(2500);
-  set_target(at(3500));
+  go_to(at(3500));
   EXPECT_EQ(seen_, (std::vector<Seen>{{2000, false}, {2502, true}, {3002, true}}));
 }
 
 TEST_F(SimProberTest, AskingBringsAProbeForwardAndAddsNone) {
   ask(at(300));
   prober_.ask(0, 0, now_);
-  set_target(at(2500));
+  go_to(at(2500));
   EXPECT_EQ(seen_, (std::vector<Seen>{{302, true}, {1302, true}, {2302, true}}));
 }
 
 TEST_F(SimProberTest, AskingDuringAProbeBringsOneMoreBehindIt) {
   stand_.hangs_until = at(1050);
   ask(at(1001));
-  set_target(at(1500));
+  go_to(at(1500));
   EXPECT_EQ(seen_, (std::vector<Seen>{{1052, true}, {1102, true}}));
 }
 
