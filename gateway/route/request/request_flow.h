@@ -72,13 +72,13 @@ struct AnswerProgress {
 };
 
 enum class Action : uint8_t {
-  kAdmit,        // ask admission for admission_request(), then admitted()
-  kRefuse,       // no node can be asked
-  kSend,         // to attempt().candidate; it is booked
-  kForward,      // the failed attempt's answer, or the error of its failure, is the answer
-  kForwardFull,  // the 429 of an earlier attempt is: "come back later" is truer of a full fleet than "nobody"
+  kAdmit,           // ask admission for admission_request(), then admitted()
+  kRefuse,          // no node can be asked
+  kSend,            // to attempt().candidate; it is booked
+  kForward,         // the failed attempt's answer, or the error of its failure, is the answer
+  kForwardFull,     // the 429 of an earlier attempt is: a full fleet is to be asked again later
   kForwardLongest,  // the refusal of the node with the longest context is: longest_refusal()
-  kEndBroken,       // tell the client, which has some of the answer, that it ends here
+  kEndBroken,       // report to the client, which has some of the answer, that it ends here
 };
 
 class RequestFlow {
