@@ -7,9 +7,9 @@
 // and again every second, so a lost message heals; it costs a hit, never correctness. What is sent to whom,
 // and when, is decided by GossipRounds (route/gossip_rounds.h); here are its sockets, timers and bytes:
 //
-//   message: placements; ledger; announcement; the table, for a peer that lacks it, else empty; loads of the
-//   sets, if
-//            new, else empty. Each after its length, 4 bytes.  (route/placement/gossip.h, table_codec.h)
+//   message: placements; ledger; announcement; the table, for a peer that lacks it, else empty; loads of
+//   sets,
+//            if new, else empty. Each after its length, 4 bytes.  (route/placement/gossip.h, table_codec.h)
 //   answer:  name, 32 hex digits; announcement
 //
 // Where the fleet has a secret, both are sealed (gossip_auth.h): an unsealed message is refused, and one that

@@ -39,7 +39,7 @@ class PinReconciler {
   route::PinRegistry& registry() { return registry_; }
   // A pin of another gateway's.
   void adopt(route::Pin pin);
-  // From now on pins that workers list, and that are not known here, are taken up (pin_importer.h).
+  // From now on pins that workers list, and that are not known here, are imported (pin_importer.h).
   // `ownerless`: those without an owner, else those with one. Called before start(), where no store has them.
   void import_from_workers(bool ownerless);
   // The nodes that hold the pin, for other gateways.
@@ -66,7 +66,7 @@ class PinReconciler {
 
   const Parts parts_;
   route::PinRegistry registry_;
-  std::unique_ptr<route::PinImporter> importer_;  // null: nothing is taken up
+  std::unique_ptr<route::PinImporter> importer_;  // null: nothing is imported
   bool takes_ownerless_ = false;
   struct Listing {
     uint32_t incarnation = 0;  // of the node's cache then

@@ -6,7 +6,7 @@
 //
 // clang-format off
 //   collect(now)               every GossipRules::interval: what the router has new is queued for every peer
-//   at = next_check(peer)       then: send_due(peer, now)? → begin(peer, now) is on its way to the peer
+//   at = next_check(peer)      then: send_due(peer, now)? → begin(peer, now) is on its way to the peer
 //   answered(peer, a, now)     its outcome, exactly once for every begin()
 //   or failed(peer, now)
 //   receive(m, now)            a peer's message, at any time

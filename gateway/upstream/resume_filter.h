@@ -39,9 +39,8 @@ class ResumeTap {
   bool done() const { return done_; }  // [DONE] has come
   // Another worker can continue exactly where the client's text ends.
   bool resumable() const { return identity_ && seed_ && !lost_; }
-  size_t ids_delivered() const {
-    return ids_.size();
-  }  // to continue after; 0 once the stream cannot be resumed
+  // Ids to continue after; 0 once the stream cannot be resumed.
+  size_t ids_delivered() const { return ids_.size(); }
   // Tokens that the client got, from all workers.
   size_t tokens_delivered() const { return tokens_delivered_; }
   // This worker's counts of the whole answer: one that resumed includes the tokens before it, and counts the

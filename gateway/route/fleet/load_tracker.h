@@ -177,7 +177,7 @@ class LoadTracker {
     double requests = 0, pending = 0, reported_work = 0, own_work = 0;
     double per_weight = 1;  // 1 / weight
     double saturation = 0;  // the guard's part of the load term
-    bool suspect = false;   // suspect: ranked after all others
+    bool suspect = false;   // ranked after all others
     bool full = false;
     bool dirty = false;  // in changed_
   };

@@ -3,7 +3,7 @@
 // Slots of nodes, by which everything that is kept about a node and much of what is under way means it: a
 // request its candidates, a probe the node it asks. So the slot of a removed node is given to another node
 // only when all that was under way at the removal has ended. Eras track that: a removal ends one, whatever
-// begins belongs to the epoch in which it begins, and a slot is free when all eras up to its own are over.
+// begins belongs to the epoch in which it begins, and a slot is free when all epochs up to its own are over.
 //
 // Not thread-safe.
 

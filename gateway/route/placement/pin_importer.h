@@ -6,7 +6,7 @@
 // and removed by their owners, by no others, and count for them. Their requests are not known, so none is
 // computed anew: one is forgotten as soon as no worker holds it.
 //
-// What a client removed here is not taken up again from a worker that could not be reached then: the worker
+// What a client removed here is not imported again from a worker that could not be reached then: the worker
 // is to remove it, too, once two lists in a row have it still (one list may be older than the removal, or
 // show what the client is making anew just now).
 //
@@ -28,7 +28,7 @@ namespace troupe::route {
 class PinImporter {
  public:
   static constexpr size_t kTakenMax = 4096,
-                          kRemovedMax = 1024;  // more are not taken up; the oldest are forgotten
+                          kRemovedMax = 1024;  // more are not imported; the oldest are forgotten
 
   // REQUIRES: `registry` outlives this, and nothing else sets its on_change.
   explicit PinImporter(PinRegistry& registry);

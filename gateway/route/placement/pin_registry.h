@@ -88,7 +88,7 @@ class PinRegistry {
   struct Wish {
     std::string_view owner, model;
     std::string_view body;  // Pin::body
-    Hash128 set;            // one of its pins that was taken up is made anew by this, and does not count
+    Hash128 set;            // one of its pins that was imported is made anew by this, and does not count
     int64_t tokens = 0;
     int64_t kv_tokens = 0;
   };

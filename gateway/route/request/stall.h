@@ -41,10 +41,10 @@ struct StallCheck {
 };
 
 struct StallVerdict {
-  bool hangs = false;      // to be given up for another node
-  bool blamed = false;     // HealthEvent::kSilent
-  bool probe_now = false;  // probe it now
-  bool hopeless = false;   // to be given up though there is no other
+  bool hangs = false;   // to be given up for another node
+  bool blamed = false;  // HealthEvent::kSilent
+  bool probe_now = false;
+  bool hopeless = false;  // to be given up though there is no other
 };
 
 // A worker of another kind has sent nothing for StallOptions' bounds:
