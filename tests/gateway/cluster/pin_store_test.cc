@@ -17,8 +17,8 @@ struct Side {
     loop.call([&] {
       const Fleet::Parts fleet_parts{loop.executor(), router, metrics, clock, log};
       fleet = std::make_unique<Fleet>(FleetOptions{}, fleet_parts);
-      const PinReconciler::Parts parts{loop.executor(), *fleet, router, metrics, clock, log};
-      pins = std::make_unique<PinReconciler>(route::PinOptions{}, parts);
+      const PinReconciler::Parts reconciler{loop.executor(), *fleet, router, metrics, clock, log};
+      pins = std::make_unique<PinReconciler>(route::PinOptions{}, reconciler);
       const PinStore::Parts parts{loop.executor(), *pins, metrics, clock, log, name};
       EtcdOptions etcd;
       etcd.members = members;

@@ -65,7 +65,7 @@ TEST_F(InitialProbing, WaitEndsAtTheRequestsDeadline) {
   EXPECT_NE(answer.body.find("just started"), std::string::npos) << answer.body;
   EXPECT_GE(now() - begin, 100ms);
   EXPECT_EQ(gateway.ask(chat_body("A persona", "x")).status, 503);
-  EXPECT_LT(now() - begin, kFirstLookMax + 2s);
+  EXPECT_LT(now() - begin, kInitialProbingMax + 2s);
 }
 
 TEST_F(InitialProbing, WaitsForMembersFromEtcdToo) {
