@@ -229,17 +229,17 @@ std::string Admin::table_json() const {
   const auto id_of = [this](route::NodeIndex node) {
     return node == route::kNoNode ? bj::value() : bj::value(parts_.fleet.id(node));
   };
-  for (const route::Router::Way& way : parts_.router.ways(parts_.clock.now())) {
+  for (const route::Router::NextHop& hop : parts_.router.next_hops(parts_.clock.now())) {
     bj::array nodes;
-    for (const route::NodeIndex node : table.sets().find(way.set)->second.nodes())
+    for (const route::NodeIndex node : table.sets().find(hop.set)->second.nodes())
       nodes.emplace_back(parts_.fleet.id(node));
     bj::object item;
-    item["set"] = way.set.hex();
+    item["set"] = hop.set.hex();
     item["nodes"] = std::move(nodes);
     // The first choices of a new conversation now, which in modes exact and gossip do not follow the table.
-    item["first"] = id_of(way.first);
-    item["second"] = id_of(way.second);
-    item["prefix_tokens"] = parts_.router.known().sets.tokens(way.set);
+    item["first"] = id_of(hop.first);
+    item["second"] = id_of(hop.second);
+    item["prefix_tokens"] = parts_.router.known().sets.tokens(hop.set);
     sets.emplace_back(std::move(item));
   }
   bj::object out;
@@ -254,8 +254,8 @@ std::string Admin::table_json() const {
   for (const auto& [name, other] : parts_.router.planning().gateways().others()) {
     bj::object item;
     item["gateway"] = name.hex();
-    item["epoch"] = other.news.table.epoch;
-    item["strict_sets"] = other.news.strict_sets;
+    item["epoch"] = other.announcement.table.epoch;
+    item["strict_sets"] = other.announcement.strict_sets;
     gateways.emplace_back(std::move(item));
   }
   out["gateways"] = std::move(gateways);

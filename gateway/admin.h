@@ -45,7 +45,7 @@ class Admin {
   void demands_certificates(bool demands) { certified_ = demands; }
   // Names under which this port may be asked, beside those that no page from elsewhere can have.
   void answer_to(std::vector<std::string> hosts) { hosts_ = std::move(hosts); }
-  // Which workers may be added.
+  // The workers that may be added.
   void add_only(WorkerUrlRules rules) { addable_ = std::move(rules); }
 
   // All that this port answers.

@@ -179,7 +179,7 @@ StatusOr<std::vector<Endpoint>> parse_urls(const char* key, const std::vector<st
 }
 
 void make_listeners(GatewayConfig& config) {
-  // What the HTTP layer refuses never came to be routed, and says so like every answer.
+  // A request that the HTTP layer refuses was never routed; its answer says so like every other.
   config.main_server.refusal_headers.emplace_back("x-route-decision",
                                                   "set=-;node=-;branch=-;attempt=0;expect=0;epoch=0");
   if (config.metrics_server.host.empty()) config.metrics_server.host = config.main_server.host;

@@ -25,7 +25,7 @@
 #include "gateway/proxy/admission_queue.h"
 #include "gateway/proxy/proxy_settings.h"
 #include "gateway/route/options.h"
-#include "gateway/route/placement/pin_book.h"
+#include "gateway/route/placement/pin_registry.h"
 #include "gateway/telemetry/telemetry_settings.h"
 
 namespace troupe {
@@ -78,7 +78,7 @@ struct GatewaySettings : GatewayParts {
 // `settings` must outlive the schema.
 void describe_settings(GatewaySettings& settings, SettingsSchema& schema);
 
-// What new connections use; see Gateway::change().
+// Contexts for new connections; see Gateway::change().
 struct GatewayTls {
   std::shared_ptr<const TlsContext> listener;  // null: plain HTTP
   std::shared_ptr<TlsSource> upstream = std::make_shared<TlsSource>();

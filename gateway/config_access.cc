@@ -1,5 +1,4 @@
-// Who may do what: keys of clients and operators, the fleet's own secrets, and what is open where there are
-// none.
+// Access: keys of clients and operators, the fleet's own secrets, and what is open where there are none.
 
 #include "absl/strings/str_cat.h"
 #include "gateway/access/api_keys.h"

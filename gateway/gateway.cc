@@ -86,7 +86,7 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
       background_(io.get_executor()) {
   if (config.migrator.enabled) proxy_.keep_texts(texts_);
   share_pins(config);
-  proxy_.keep_pins(prefixes_.pins.book(), prefixes_.store == nullptr);
+  proxy_.keep_pins(prefixes_.pins.registry(), prefixes_.store == nullptr);
   admin_.demands_certificates(config.metrics_demands_certificates);
   admin_.answer_to(config.admin_hosts);
   admin_.add_only(config.workers_addable);
@@ -107,7 +107,7 @@ void Gateway::share_pins(const GatewayConfig& config) {
       const PinFile::Parts parts{io_.get_executor(), prefixes_.pins, clock_, log_};
       prefixes_.file = std::make_unique<PinFile>(config.pins.file, parts);
     }
-    return prefixes_.pins.take_up(config.api_keys.empty());
+    return prefixes_.pins.import_from_workers(config.api_keys.empty());
   }
   const PinStore::Parts parts{io_.get_executor(),          prefixes_.pins, metrics_, clock_, log_,
                               router_.options().name.hex()};
@@ -136,9 +136,9 @@ HttpServerOptions Gateway::listener(HttpServerOptions options, const char* name)
 void Gateway::use(const GatewayTls& tls) {
   tls_.upstream->context = tls.upstream->context;
   tls_.etcd->context = tls.etcd->context;
-  tell_tls_expiry(metrics_, "troupe_gateway", "listener", tls.listener.get());
-  tell_tls_expiry(metrics_, "troupe_gateway", "upstream", tls.upstream->context.get());
-  tell_tls_expiry(metrics_, "troupe_gateway", "etcd", tls.etcd->context.get());
+  export_tls_expiry(metrics_, "troupe_gateway", "listener", tls.listener.get());
+  export_tls_expiry(metrics_, "troupe_gateway", "upstream", tls.upstream->context.get());
+  export_tls_expiry(metrics_, "troupe_gateway", "etcd", tls.etcd->context.get());
 }
 
 Status Gateway::start_record() {
@@ -184,7 +184,7 @@ Status Gateway::change(const GatewayConfig& config) {
   observers_.sample(config.telemetry.sample_ratio);
   watch_.prober.change(config.prober);
   prefixes_.migrator.change(config.migrator.deadline);
-  prefixes_.pins.book().change(config.pins);
+  prefixes_.pins.registry().change(config.pins);
   router_.change(config.router.affinity, config.router.planner);
   use(config.tls);
   fleet_.change(config.fleet);
@@ -264,7 +264,7 @@ Task<void> Gateway::share_limits() {
 void Gateway::plan() {
   const TimePoint now = clock_.now();
   // Gateways that share the table add up what each has sent.
-  if (state_ != nullptr || !fleet_.tells_set_loads()) {
+  if (state_ != nullptr || !fleet_.reports_set_loads()) {
     router_.plan(now);
   } else if (planned_at_ == TimePoint{} || now >= planned_at_ + plan_tick_) {
     route::SetLoads loads = fleet_.take_set_loads(now);

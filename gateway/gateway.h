@@ -15,7 +15,7 @@
 #include "gateway/cluster/gossip.h"
 #include "gateway/cluster/name_follower.h"
 #include "gateway/cluster/pin_file.h"
-#include "gateway/cluster/pin_keeper.h"
+#include "gateway/cluster/pin_reconciler.h"
 #include "gateway/cluster/pin_store.h"
 #include "gateway/cluster/prefix_migrator.h"
 #include "gateway/cluster/prefix_text_cache.h"
@@ -94,7 +94,7 @@ class Gateway {
   PrefixTextCache texts_;
   struct PrefixKeeping {
     PrefixMigrator migrator;
-    PinKeeper pins;
+    PinReconciler pins;
     std::unique_ptr<PinStore> store = nullptr;  // null: this gateway alone knows its pins
     std::unique_ptr<PinFile> file = nullptr;    // null: in memory alone
   };

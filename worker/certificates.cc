@@ -6,8 +6,8 @@ Status Certificates::read() {
   TROUPE_ASSIGN_OR_RETURN(auto listener, make_tls_listener(settings_.tls, "tls"));
   TROUPE_ASSIGN_OR_RETURN(etcd_->context, TlsContext::for_client(settings_.etcd_tls, "etcd_tls"));
   listener_ = std::move(listener);
-  tell_tls_expiry(metrics_, "troupe_worker", "listener", listener_.get());
-  tell_tls_expiry(metrics_, "troupe_worker", "etcd", etcd_->context.get());
+  export_tls_expiry(metrics_, "troupe_worker", "listener", listener_.get());
+  export_tls_expiry(metrics_, "troupe_worker", "etcd", etcd_->context.get());
   return absl::OkStatus();
 }
 

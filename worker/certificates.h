@@ -1,6 +1,6 @@
 #pragma once
 
-// What the worker's connections are secured with, its listener's and those to etcd: read at the start and
+// Certificates of the worker's connections, its listener's and those to etcd: read at the start and
 // again on SIGHUP, whole or not at all, and for new connections. All calls on the io_context's thread.
 
 #include <memory>

@@ -1,6 +1,6 @@
 #pragma once
 
-// What an operator may set on a worker. The names are vLLM's wherever vLLM has one, so that a command line
+// The settings of a worker. The names are vLLM's wherever vLLM has one, so that a command line
 // moves over unchanged. Most settings bind to the options of their part, which hold the defaults.
 // configs/worker.yaml repeats every key with a comment; a test compares the two.
 
@@ -48,7 +48,7 @@ struct WorkerSettings {
   double sim_speed = 1;
   int32_t sim_answer_tokens = 120;
 
-  // Where it listens, and what it bears with.
+  // The HTTP server's address and limits.
   WorkerServer::Options server;
   LogLevel log_level = LogLevel::kInfo;
   std::chrono::seconds grace{30};

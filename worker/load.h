@@ -47,7 +47,7 @@ Status load_text(const std::string& model_dir, LoadedModel& model);
 Status load_built_in_text(LoadedModel& model);
 void describe_served(const WorkerSettings& settings, LoadedModel& model);
 
-// Of a model that is computed (any device but sim).
+// Options for a model that is computed (any device but sim).
 RunnerOptions runner_options(const WorkerSettings& settings, const ModelConfig& config);
 Engine::Options engine_options(const WorkerSettings& settings, const LoadedModel& model);
 WorkerServer::Options server_options(const WorkerSettings& settings);

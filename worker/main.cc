@@ -88,7 +88,7 @@ class Signals {
     }
     parts_.log.info(draining_ ? "stopping" : "draining", {{"signal", number}});
     if (draining_) {
-      parts_.server.hurry();
+      parts_.server.skip_grace_period();
       end_within(kHurriedEnd);
       signals_.clear();
       return;

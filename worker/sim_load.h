@@ -1,6 +1,6 @@
 #pragma once
 
-// What load.h does for a model, for a worker without one: words, and a runner that takes its time from a
+// Loads a worker without a model, as load.h does one with: words, and a runner that takes its time from a
 // profile.
 
 #include "common/core/log.h"

@@ -190,13 +190,13 @@ std::string chunk_json(const AnswerHeader& header, const Choice& piece, bool fir
 std::string usage_chunk_json(const AnswerHeader& header, const Usage& usage);
 
 // The usage in an OpenAI-like server's answer.
-struct ToldUsage {
+struct ReportedUsage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
   std::optional<int64_t> cached_tokens;  // not every server sends it
 };
 // Reads a `usage` object; nullopt if it is not a valid one.
-std::optional<ToldUsage> parse_usage(std::string_view json);
+std::optional<ReportedUsage> parse_usage(std::string_view json);
 
 struct ModelCard {
   std::string id;

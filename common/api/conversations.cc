@@ -53,7 +53,7 @@ std::string quoted_or_null(const Hash128& hash) {
 
 }  // namespace
 
-std::string_view tail_session_of(std::string_view path) {
+std::string_view conversation_session_of(std::string_view path) {
   const size_t begin = kConversationsPath.size() + 1;
   if (!path.starts_with(kConversationsPath) || path.size() <= begin || path[begin - 1] != '/') return "";
   return path.substr(begin);

@@ -33,7 +33,7 @@ struct CachedConversation {
 
 inline constexpr std::string_view kConversationsPath = "/v1/conversations";
 // Returns the session in /v1/conversations/{session}; empty for any other path.
-std::string_view tail_session_of(std::string_view path);
+std::string_view conversation_session_of(std::string_view path);
 
 std::string conversation_json(const CachedConversation& conversation);
 std::string conversation_list_json(std::span<const CachedConversation> conversations);

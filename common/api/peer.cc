@@ -223,13 +223,13 @@ std::optional<int64_t> tokens_at(dom::object fields, std::string_view name) {
 
 }  // namespace
 
-std::optional<ToldUsage> parse_usage(std::string_view json) {
+std::optional<ReportedUsage> parse_usage(std::string_view json) {
   const auto root = small_json().parse(json, kSmallJsonBytes);
   if (!root.ok() || !root->is_object()) return std::nullopt;
   const dom::object fields = root->get_object().value_unsafe();
   const auto prompt = tokens_at(fields, "prompt_tokens");
   if (!prompt) return std::nullopt;
-  ToldUsage usage;
+  ReportedUsage usage;
   usage.prompt_tokens = *prompt;
   usage.completion_tokens = tokens_at(fields, "completion_tokens").value_or(0);
   dom::object details;

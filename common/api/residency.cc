@@ -20,18 +20,18 @@ std::string_view event_name(Kind kind) {
   return "";
 }
 
-std::string_view item_name(ResidencyItem::Kind kind) {
-  return kind == ResidencyItem::Kind::kSet ? "set" : "session";
+std::string_view item_name(HolderKind kind) {
+  return kind == HolderKind::kSet ? "set" : "session";
 }
 
 // Appends "set":"…","tokens":n,"pinned":false
 void append_item(std::string& out, const ResidencyItem& item) {
   absl::StrAppend(&out, "\"", to_absl(item_name(item.kind)), "\":\"", item.name.hex(),
                   "\",\"tokens\":", item.tokens);
-  if (item.kind == ResidencyItem::Kind::kSet) out += item.pinned ? ",\"pinned\":true" : ",\"pinned\":false";
+  if (item.kind == HolderKind::kSet) out += item.pinned ? ",\"pinned\":true" : ",\"pinned\":false";
 }
 
-void append_list(std::string& out, std::span<const ResidencyItem> items, ResidencyItem::Kind kind) {
+void append_list(std::string& out, std::span<const ResidencyItem> items, HolderKind kind) {
   absl::StrAppend(&out, ",\"", to_absl(item_name(kind)), "s\":[");
   bool first = true;
   for (const ResidencyItem& item : items) {
@@ -58,7 +58,7 @@ Fault read_item(const std::string& path, dom::object fields, ResidencyItem& item
     std::string_view text;
     const auto name = field.value.get(text) ? std::nullopt : Hash128::from_hex(text);
     if (!name) return expected(path + std::string(field.key), "32 hex digits", field.value);
-    item.kind = field.key == "set" ? ResidencyItem::Kind::kSet : ResidencyItem::Kind::kSession;
+    item.kind = field.key == "set" ? HolderKind::kSet : HolderKind::kSession;
     item.name = *name;
     found = true;
   }
@@ -114,8 +114,8 @@ void append_residency_event(std::string& out, Kind kind, std::string_view epoch,
   append_json_string(out, epoch);
   absl::StrAppend(&out, ",\"seq\":", seq);
   if (kind == Kind::kSnapshot) {
-    append_list(out, items, ResidencyItem::Kind::kSet);
-    append_list(out, items, ResidencyItem::Kind::kSession);
+    append_list(out, items, HolderKind::kSet);
+    append_list(out, items, HolderKind::kSession);
   } else {
     out += ',';
     append_item(out, items.front());

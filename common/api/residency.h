@@ -20,12 +20,12 @@
 
 #include "common/api/error.h"
 #include "common/core/block_hash.h"
+#include "common/core/holder_kind.h"
 
 namespace troupe {
 
 struct ResidencyItem {
-  enum class Kind : uint8_t { kSet, kSession };
-  Kind kind = Kind::kSet;
+  HolderKind kind = HolderKind::kSet;
   Hash128 name;
   int64_t tokens = 0;
   bool pinned = false;  // of a set: part of it is never evicted

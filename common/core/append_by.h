@@ -1,5 +1,8 @@
 #pragma once
 
+// Appends bytes that a C-style writer fills in place, without zeroing them first. Pure; `fill` must not
+// throw.
+
 #include <absl/functional/function_ref.h>
 
 #include <cstddef>

@@ -17,7 +17,7 @@ Duration thread_cpu_time() {
 
 }  // namespace
 
-Status WorkLimit::look() {
+Status WorkLimit::check() {
   if (end_ == End::kNone) {
     if (abandoned_.load(std::memory_order_relaxed)) {
       end_ = End::kAbandoned;
@@ -26,7 +26,7 @@ Status WorkLimit::look() {
     } else if (thread_cpu_time() >= cpu_end_) {
       end_ = End::kBudget;
     } else {
-      left_ = kBytesALook;
+      left_ = kBytesPerCheck;
       return {};
     }
   }

@@ -27,27 +27,27 @@ class WorkLimit {
   // Ends the job at its next count. Thread-safe.
   void abandon() { abandoned_.store(true, std::memory_order_relaxed); }
 
-  // Counts work, `bytes` of text or as much as that; the clocks are read once for kBytesALook of it. Once it
-  // is an error it stays one.
+  // Counts work, `bytes` of text or as much as that; the clocks are read once for kBytesPerCheck of it. Once
+  // it is an error it stays one.
   Status count(size_t bytes) {
     if (bytes < left_) {
       left_ -= bytes;
       return {};
     }
-    return look();
+    return check();
   }
   End end() const { return end_; }
 
  private:
   friend class WorkScope;
-  static constexpr size_t kBytesALook = 16 * 1024;
-  Status look();
+  static constexpr size_t kBytesPerCheck = 16 * 1024;
+  Status check();
 
   const Duration cpu_max_;
   const Deadline deadline_;
   Duration cpu_end_ = Duration::max();  // in the thread's own time
   std::atomic<bool> abandoned_ = false;
-  size_t left_ = 0;  // to be counted before the next look
+  size_t left_ = 0;  // to be counted before the next check
   End end_ = End::kNone;
 };
 

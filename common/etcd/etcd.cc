@@ -51,7 +51,7 @@ class EtcdClient::Watch : public EtcdWatch {
     request_.target = "/v3/watch";
     request_.headers.emplace_back("content-type", "application/json");
     request_.body = body_;
-    request_.patience = client.options_.timeout;
+    request_.silence_timeout = client.options_.timeout;
     request_.give_up = [this] { return gives_up(); };
     received_at_ = client.clock_.now();
   }

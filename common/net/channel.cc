@@ -181,7 +181,7 @@ Task<ErrorCode> Channel::connect(Tcp::endpoint peer) {
   co_return *connected_;
 }
 
-std::optional<ChannelEvent> Channel::news(uint64_t received) const {
+std::optional<ChannelEvent> Channel::poll_event(uint64_t received) const {
   if (bytes_received_ != received) return ChannelEvent::kInput;
   if (broken_ || closed_) return ChannelEvent::kBroken;
   if (ended_) return ChannelEvent::kEnd;
@@ -193,7 +193,7 @@ Task<ChannelEvent> Channel::more() {
   assert(!input_full());
   const uint64_t before = bytes_received_;
   std::optional<ChannelEvent> event;
-  while (!(event = news(before))) co_await next();
+  while (!(event = poll_event(before))) co_await next();
   co_return *event;
 }
 
@@ -290,7 +290,7 @@ void Channel::arm(TimePoint at) {
 }
 
 void Channel::shutdown_send() {
-  tell_end();
+  send_close_notify();
   ErrorCode ignored;
   socket_.shutdown(Socket::shutdown_send, ignored);
 }

@@ -121,7 +121,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Task<ChannelEvent> more();
   // more() in parts, without a coroutine of its own: returns what happened since bytes_received() was
   // `received`; if nothing yet, co_await next() and check again.
-  std::optional<ChannelEvent> news(uint64_t received) const;
+  std::optional<ChannelEvent> poll_event(uint64_t received) const;
   Wait next() {
     watch();
     return wait();
@@ -147,7 +147,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // broken connection; REQUIRES: nothing was left out.
   void shutdown_send();
   // Announces the end over TLS only, before a close() in good order.
-  void tell_end();
+  void send_close_notify();
   void close();
 
   Socket& socket() { return socket_; }

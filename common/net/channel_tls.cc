@@ -48,9 +48,9 @@ void Channel::on_readable(const ErrorCode& error) {
   watched_.readable = false;
   if (closed_) return wake();
   if (error) broken_ = true;
-  const bool news = error || read_records();
-  if (!waiter_ || !news) watch();
-  if (news) wake();
+  const bool has_events = error || read_records();
+  if (!waiter_ || !has_events) watch();
+  if (has_events) wake();
 }
 
 // Returns whether the channel's user has something to do.
@@ -100,7 +100,7 @@ bool Channel::write_records(Pieces& pieces) {
   return pieces.empty();
 }
 
-void Channel::tell_end() {
+void Channel::send_close_notify() {
   if (tls_ && !closed_) tls_->end_of_data();
 }
 

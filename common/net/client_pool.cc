@@ -52,7 +52,7 @@ std::string_view local_remedy(const ErrorCode& error) {
 
 // Closes in good order: no exchange is cut short.
 void end(Channel& channel) {
-  channel.tell_end();
+  channel.send_close_notify();
   channel.close();
 }
 
@@ -272,12 +272,12 @@ Task<Status> ClientPool::secure(std::shared_ptr<Channel> channel, absl::StatusCo
 
 Task<StatusOr<std::shared_ptr<Channel>>> ClientPool::connect(TimePoint deadline) {
   const TimePoint begun = std::chrono::steady_clock::now();
-  auto channel = co_await connect_untold(deadline);
+  auto channel = co_await resolve_and_connect(deadline);
   if (options.on_connect) options.on_connect(std::chrono::steady_clock::now() - begun, channel.ok());
   co_return channel;
 }
 
-Task<StatusOr<std::shared_ptr<Channel>>> ClientPool::connect_untold(TimePoint deadline) {
+Task<StatusOr<std::shared_ptr<Channel>>> ClientPool::resolve_and_connect(TimePoint deadline) {
   const TimePoint until = std::min(deadline, std::chrono::steady_clock::now() + options.connect_timeout);
   const std::weak_ptr<ClientPool> pool = weak_from_this();
   const auto addresses = co_await resolve(until);

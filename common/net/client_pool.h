@@ -69,7 +69,7 @@ class ClientPool : public std::enable_shared_from_this<ClientPool> {
   HttpClientStats stats;  // without idle
 
  private:
-  Task<StatusOr<std::shared_ptr<Channel>>> connect_untold(TimePoint deadline);
+  Task<StatusOr<std::shared_ptr<Channel>>> resolve_and_connect(TimePoint deadline);
   Task<StatusOr<std::vector<Tcp::endpoint>>> resolve(TimePoint until);
   StatusOr<std::vector<Tcp::endpoint>> allowed(std::vector<Tcp::endpoint> found) const;
   Task<Status> secure(std::shared_ptr<Channel> channel, absl::StatusCode code_when_late);

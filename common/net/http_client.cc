@@ -11,7 +11,7 @@
 #include "common/net/chunk_decoder.h"
 #include "common/net/client_pool.h"
 #include "common/net/http_write.h"
-#include "common/net/patience.h"
+#include "common/net/silence_timeout.h"
 
 namespace troupe {
 namespace {
@@ -51,8 +51,8 @@ struct Cause {
   StatusCode code;
   std::string_view what;
 };
-Cause cause_of(Patience::Verdict verdict) {
-  if (verdict == Patience::Verdict::kGivenUp) return {StatusCode::kAborted, "the peer fell silent"};
+Cause cause_of(SilenceTimeout::Verdict verdict) {
+  if (verdict == SilenceTimeout::Verdict::kGivenUp) return {StatusCode::kAborted, "the peer fell silent"};
   return {StatusCode::kDeadlineExceeded, "the deadline passed"};
 }
 
@@ -73,10 +73,10 @@ struct CloseUnlessDone {
 
 class Answer final : public ClientAnswer {
  public:
-  Answer(Lease lease, AnswerHead head, Patience patience, bool reusable)
+  Answer(Lease lease, AnswerHead head, SilenceTimeout silence_timeout, bool reusable)
       : lease_(std::move(lease)),
         head_(std::move(head)),
-        patience_(std::move(patience)),
+        silence_timeout_(std::move(silence_timeout)),
         left_(head_.content_length),
         reusable_(reusable) {
     if (head_.framing == BodyFraming::kNone) end();
@@ -107,7 +107,7 @@ class Answer final : public ClientAnswer {
 
   Lease lease_;
   AnswerHead head_;
-  const Patience patience_;
+  const SilenceTimeout silence_timeout_;
   ChunkDecoder decoder_;
   uint64_t left_;
   const bool reusable_;
@@ -146,14 +146,14 @@ Task<StatusOr<bool>> Answer::read(std::string& out) {
       guard.done = true;
       co_return !out.empty();
     }
-    patience_.begin(*lease_.channel());
+    silence_timeout_.begin(*lease_.channel());
     const uint64_t received = lease_->bytes_received();
     std::optional<ChannelEvent> event;
-    while (!(event = lease_->news(received))) co_await lease_->next();
+    while (!(event = lease_->poll_event(received))) co_await lease_->next();
     if (event == ChannelEvent::kInput) continue;
     if (event == ChannelEvent::kTimeout) {
-      const Patience::Verdict verdict = patience_.judge(*lease_.channel());
-      if (verdict == Patience::Verdict::kWait) continue;
+      const SilenceTimeout::Verdict verdict = silence_timeout_.judge(*lease_.channel());
+      if (verdict == SilenceTimeout::Verdict::kWait) continue;
       const Cause cause = cause_of(verdict);
       co_return fail(cause.code, cause.what);
     }
@@ -197,7 +197,7 @@ struct Attempt {
 enum class HeadOutcome { kFound, kClosed, kTimeout, kGivenUp, kRefused };
 struct HeadWanted {
   bool to_head_request;
-  const Patience& patience;
+  const SilenceTimeout& silence_timeout;
 };
 Task<HeadOutcome> read_answer_head(Lease& lease, HeadWanted wanted, AnswerHead& head, std::string& what) {
   HeadScanner scanner;
@@ -232,25 +232,25 @@ Task<HeadOutcome> read_answer_head(Lease& lease, HeadWanted wanted, AnswerHead& 
     const std::chrono::milliseconds head_timeout = lease.pool().options.header_timeout;
     if (!input.empty() && whole_by == TimePoint::max())
       whole_by = std::chrono::steady_clock::now() + head_timeout;
-    wanted.patience.begin(*lease.channel(), whole_by);
+    wanted.silence_timeout.begin(*lease.channel(), whole_by);
     const uint64_t received = lease->bytes_received();
     std::optional<ChannelEvent> event;
-    while (!(event = lease->news(received))) co_await lease->next();
+    while (!(event = lease->poll_event(received))) co_await lease->next();
     if (event == ChannelEvent::kInput) continue;
     if (event != ChannelEvent::kTimeout) co_return HeadOutcome::kClosed;
-    if (std::chrono::steady_clock::now() >= whole_by && !wanted.patience.over()) {
+    if (std::chrono::steady_clock::now() >= whole_by && !wanted.silence_timeout.over()) {
       what = absl::StrCat("head that was not whole ", head_timeout.count(), " ms after its first byte");
       co_return HeadOutcome::kRefused;
     }
-    const Patience::Verdict verdict = wanted.patience.judge(*lease.channel());
-    if (verdict == Patience::Verdict::kGivenUp) co_return HeadOutcome::kGivenUp;
-    if (verdict == Patience::Verdict::kDeadline) co_return HeadOutcome::kTimeout;
+    const SilenceTimeout::Verdict verdict = wanted.silence_timeout.judge(*lease.channel());
+    if (verdict == SilenceTimeout::Verdict::kGivenUp) co_return HeadOutcome::kGivenUp;
+    if (verdict == SilenceTimeout::Verdict::kDeadline) co_return HeadOutcome::kTimeout;
   }
 }
 
 // Runs one exchange over one connection. Closes it on every way out but a good answer.
 Task<Attempt> exchange(Lease lease, const std::string& head_bytes, const ClientRequest& request,
-                       const Patience& patience) {
+                       const SilenceTimeout& silence_timeout) {
   Attempt attempt;
   const uint64_t received_before = lease->bytes_received();
   Pieces pieces;
@@ -259,15 +259,16 @@ Task<Attempt> exchange(Lease lease, const std::string& head_bytes, const ClientR
   WriteOptions options;
   options.stop_on_input = true;  // an early answer (413) counts
   WriteEvent written = WriteEvent::kTimeout;
-  for (Patience::Verdict verdict = Patience::Verdict::kWait; written == WriteEvent::kTimeout;) {
+  for (SilenceTimeout::Verdict verdict = SilenceTimeout::Verdict::kWait; written == WriteEvent::kTimeout;) {
     const size_t left = asio::buffer_size(pieces);
-    patience.begin(*lease.channel());
+    silence_timeout.begin(*lease.channel());
     co_await lease->send_batcher();
     written = co_await lease->write(pieces, options);
     attempt.wrote = asio::buffer_size(pieces) < head_bytes.size() + request.body.size();
     if (written != WriteEvent::kTimeout) break;
-    if (asio::buffer_size(pieces) == left || patience.over()) verdict = patience.judge(*lease.channel());
-    if (verdict == Patience::Verdict::kWait) continue;
+    if (asio::buffer_size(pieces) == left || silence_timeout.over())
+      verdict = silence_timeout.judge(*lease.channel());
+    if (verdict == SilenceTimeout::Verdict::kWait) continue;
     const Cause cause = cause_of(verdict);
     attempt.status = lease.pool().failure(cause.code, SendPhase::kWrite, cause.what);
     co_return attempt;
@@ -275,11 +276,11 @@ Task<Attempt> exchange(Lease lease, const std::string& head_bytes, const ClientR
   const TimePoint written_at = std::chrono::steady_clock::now();
   AnswerHead head;
   std::string what;
-  const HeadWanted wanted{request.method == "HEAD", patience};
+  const HeadWanted wanted{request.method == "HEAD", silence_timeout};
   const HeadOutcome outcome = co_await read_answer_head(lease, wanted, head, what);
   if (outcome == HeadOutcome::kFound) {
     const bool reusable = written == WriteEvent::kWritten;
-    attempt.answer = std::make_unique<Answer>(std::move(lease), std::move(head), patience, reusable);
+    attempt.answer = std::make_unique<Answer>(std::move(lease), std::move(head), silence_timeout, reusable);
     co_return attempt;
   }
   const SendPhase phase = written == WriteEvent::kWritten ? SendPhase::kHead : SendPhase::kWrite;
@@ -287,7 +288,8 @@ Task<Attempt> exchange(Lease lease, const std::string& head_bytes, const ClientR
     attempt.status = lease.pool().failure(StatusCode::kInternal, phase, what);
   } else if (outcome == HeadOutcome::kTimeout || outcome == HeadOutcome::kGivenUp) {
     const bool given_up = outcome == HeadOutcome::kGivenUp;
-    const Cause cause = cause_of(given_up ? Patience::Verdict::kGivenUp : Patience::Verdict::kDeadline);
+    const Cause cause =
+        cause_of(given_up ? SilenceTimeout::Verdict::kGivenUp : SilenceTimeout::Verdict::kDeadline);
     attempt.status = lease.pool().failure(cause.code, phase, cause.what);
   } else {
     attempt.status =
@@ -344,7 +346,7 @@ Task<StatusOr<std::unique_ptr<ClientAnswer>>> HttpClient::send(const ClientReque
     co_return pool->failure(StatusCode::kDeadlineExceeded, SendPhase::kConnect,
                             "the deadline has passed already");
   }
-  const Patience patience(request.patience, request.give_up, deadline);
+  const SilenceTimeout silence_timeout(request.silence_timeout, request.give_up, deadline);
   pool->follow_name(std::chrono::steady_clock::now());
   bool wrote = false;
   std::shared_ptr<Channel> pooled = pool->take();
@@ -352,7 +354,7 @@ Task<StatusOr<std::unique_ptr<ClientAnswer>>> HttpClient::send(const ClientReque
     ++pool->stats.reuses;
     pooled->set_deadline(deadline.at);
     Lease lease(pool, std::move(pooled));
-    Attempt attempt = co_await exchange(std::move(lease), head, request, patience);
+    Attempt attempt = co_await exchange(std::move(lease), head, request, silence_timeout);
     if (attempt.answer) co_return std::move(attempt.answer);
     if (!attempt.stale) co_return attempt.status;
     ++pool->stats.stale_replaced;
@@ -366,7 +368,7 @@ Task<StatusOr<std::unique_ptr<ClientAnswer>>> HttpClient::send(const ClientReque
   }
   if (!fresh.ok()) co_return fresh.status();
   Lease lease(pool, *fresh);
-  Attempt attempt = co_await exchange(std::move(lease), head, request, patience);
+  Attempt attempt = co_await exchange(std::move(lease), head, request, silence_timeout);
   if (attempt.answer) co_return std::move(attempt.answer);
   co_return attempt.status;
 }

@@ -53,11 +53,11 @@ struct ClientRequest {
   std::string target = "/";
   HeaderList headers;     // Host, Content-Length and Connection are set by the client
   std::string_view body;  // must outlive the send
-  // Called each time the peer has been silent for `patience` (> 0), from the request's first byte to the
-  // answer's last: true ends the exchange with kAborted. Only time spent waiting for the peer counts, and
+  // Called each time the peer has been silent for `silence_timeout` (> 0), from the request's first byte to
+  // the answer's last: true ends the exchange with kAborted. Only time spent waiting for the peer counts, and
   // bytes that this machine has received but this thread has not seen end the silence. Callable as long as
   // the answer lives.
-  Duration patience = Duration::zero();
+  Duration silence_timeout = Duration::zero();
   std::function<bool()> give_up;
 };
 

@@ -98,7 +98,7 @@ Task<void> HttpConnection::run(std::shared_ptr<HttpConnection> self) {
     if (self->context_->options.tls) alive = co_await self->secure();
     while (alive) alive = co_await self->serve_one();
     // An answer without its end must not look whole.
-    if (!self->exchange_.cut_off()) self->channel_->tell_end();
+    if (!self->exchange_.cut_off()) self->channel_->send_close_notify();
   } catch (const boost::system::system_error&) {
     // The peer is gone or the server stops: there is no receiver for an error.
   } catch (const std::exception& e) {
@@ -195,7 +195,7 @@ Task<bool> HttpConnection::read_head() {
     if (phase_ == Phase::kIdle && context_->draining) co_return false;
     const uint64_t received = channel_->bytes_received();
     std::optional<ChannelEvent> event;
-    while (!(event = channel_->news(received))) co_await channel_->next();
+    while (!(event = channel_->poll_event(received))) co_await channel_->next();
     if (event == ChannelEvent::kInput) continue;
     if (event == ChannelEvent::kTimeout && phase_ == Phase::kReading) {
       fault.http_status = 408;
@@ -327,7 +327,7 @@ bool HttpConnection::is_idle() const {
 
 void HttpConnection::close_if_idle() {
   if (!is_idle() && phase_ != Phase::kLingering) return;
-  channel_->tell_end();
+  channel_->send_close_notify();
   channel_->close();
 }
 

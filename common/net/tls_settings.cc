@@ -46,8 +46,8 @@ StatusOr<std::shared_ptr<const TlsContext>> make_tls_listener(const TlsFiles& fi
   return TlsContext::for_server(files, group);
 }
 
-void tell_tls_expiry(Metrics& metrics, std::string_view program, std::string_view use,
-                     const TlsContext* context) {
+void export_tls_expiry(Metrics& metrics, std::string_view program, std::string_view use,
+                       const TlsContext* context) {
   const bool ends = context != nullptr && context->expires_at();
   metrics
       .gauge(std::string(program) + "_tls_certificate_expiry_timestamp_seconds",

@@ -23,7 +23,7 @@ StatusOr<std::shared_ptr<const TlsContext>> make_tls_listener(const TlsFiles& fi
 
 // Sets <program>_tls_certificate_expiry_timestamp_seconds{use} to the expiry of the context's first
 // certificate, or to +Inf without one (or a null context), so that an alert always finds the metric.
-void tell_tls_expiry(Metrics& metrics, std::string_view program, std::string_view use,
-                     const TlsContext* context);
+void export_tls_expiry(Metrics& metrics, std::string_view program, std::string_view use,
+                       const TlsContext* context);
 
 }  // namespace troupe

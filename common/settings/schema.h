@@ -94,7 +94,7 @@ class SettingsSchema {
     std::vector<std::string> allowed;
   };
 
-  // What the command line asked for besides settings. With help or version nothing else was read or set.
+  // The command line's requests besides settings. With help or version nothing else was read or set.
   struct Parsed {
     bool help = false, version = false, check_config = false;
     std::string config_path;
@@ -136,7 +136,7 @@ class SettingsSchema {
   Status apply_yaml(const YamlEntry& entry);
 
   std::string help() const;
-  // What is set now, in the order described: a program that reads its settings again compares two of these.
+  // A current value, in the order described: a program that reads its settings again compares two lists.
   struct Value {
     std::string key, text;
     bool live = false;

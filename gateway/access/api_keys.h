@@ -87,13 +87,13 @@ class ApiKeys {
 ApiError unknown_key(std::string_view authorization);
 
 // One request of a client: counted from `begin` on; destruction ends it and charges its tokens.
-class ApiVisit {
+class ApiKeyLease {
  public:
-  ApiVisit(std::shared_ptr<ApiClient> client, const Clock& clock)
+  ApiKeyLease(std::shared_ptr<ApiClient> client, const Clock& clock)
       : client_(std::move(client)), clock_(clock) {}
-  ~ApiVisit() { client_->end(tokens_, clock_.now()); }
-  ApiVisit(const ApiVisit&) = delete;
-  ApiVisit& operator=(const ApiVisit&) = delete;
+  ~ApiKeyLease() { client_->end(tokens_, clock_.now()); }
+  ApiKeyLease(const ApiKeyLease&) = delete;
+  ApiKeyLease& operator=(const ApiKeyLease&) = delete;
   void cost(int64_t tokens) { tokens_ = tokens; }
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 
-// Which workers an operator may add at run time (admin.worker_urls_allowed). To add one is to have the
+// The workers that an operator may add at run time (admin.worker_urls_allowed). To add one is to have the
 // prompts of all clients sent to it, and the gateway's requests to any address that its network reaches. So
 // without rules only a local network's hosts can be added: private addresses, names that no public resolver
 // has, and what the configuration names anyway. A server elsewhere is for `upstreams`, or for a rule. Pure.

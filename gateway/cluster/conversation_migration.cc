@@ -87,7 +87,7 @@ Task<void> PrefixMigrator::carry(const Leaving& leaving, const CachedConversatio
   const route::MovedConversation known{conversation.session, conversation.set, conversation.tokens,
                                        conversation.prefix_tokens};
   const NodeIndex to = router_.targets().next_home(known, conversation.model, leaving.moves.node());
-  if (to == kNoNode || !fleet_.ours(to) || !router_.view().routable(to)) co_return;
+  if (to == kNoNode || !fleet_.is_troupe_worker(to) || !router_.view().routable(to)) co_return;
   const Deadline within{leaving.moves.until()};
   ClientRequest request;
   request.method = "GET";

@@ -39,13 +39,13 @@ route::NewNode new_node(const Upstream& upstream) {
   return node;
 }
 
-route::NodeService service_of(const std::vector<ModelCard>& models, bool ours) {
+route::NodeService service_of(const std::vector<ModelCard>& models, bool is_troupe_worker) {
   route::NodeService service;
   for (const ModelCard& card : models) {
     service.models.push_back(card.id);
     service.contexts.push_back(card.max_model_len);
   }
-  service.ours = ours;
+  service.is_troupe_worker = is_troupe_worker;
   return service;
 }
 
@@ -79,7 +79,7 @@ Fleet::Fleet(const FleetOptions& options, const Parts& parts)
     worker.upstream = upstream;
     worker.client = make_client(upstream);
   }
-  router_.adopt(registry_.view());
+  router_.update_cluster(registry_.view());
   gauges_.show(registry_.nodes(), router_.view());
 }
 
@@ -117,16 +117,16 @@ void Fleet::perform(const route::NodeActions& actions, std::string_view why) {
       case NodeAction::Kind::kRemoved:
         workers_[action.node].models.clear();
         workers_[action.node].why.clear();
-        tell(action, why);
+        log_action(action, why);
         break;
       default:  // changes of state
-        tell(action, why);
+        log_action(action, why);
     }
   }
   if (changed && on_changed) on_changed();
 }
 
-void Fleet::tell(const NodeAction& action, std::string_view why) const {
+void Fleet::log_action(const NodeAction& action, std::string_view why) const {
   const route::RegisteredNode& node = registered(action.node);
   switch (action.kind) {
     case NodeAction::Kind::kDrains:
@@ -272,9 +272,9 @@ void Fleet::saw_notice(NodeIndex node, Duration takes_requests_for) {
   perform(registry_.saw_notice(node, takes_requests_for, moment()));
 }
 
-void Fleet::left(NodeIndex node) {
+void Fleet::handover_done(NodeIndex node) {
   log_.info("sets_left", {{"worker", id(node)}});
-  perform(registry_.left(node));
+  perform(registry_.handover_done(node));
 }
 
 bool Fleet::ramp() {
@@ -309,7 +309,7 @@ void Fleet::set_load(NodeIndex node, LoadReport report, const CacheReport& cache
 
 // (Prompts that wait there are known of this gateway's own requests alone.)
 void Fleet::set_foreign_load(NodeIndex node, route::NodeReport report) {
-  if (!member(node) || ours(node)) return;
+  if (!member(node) || is_troupe_worker(node)) return;
   report.pending_prefill_tokens = router_.loads().at(node).pending_tokens;
   router_.report(node, report, clock_.now());
 }
@@ -320,7 +320,7 @@ void Fleet::saw_epoch(NodeIndex node, std::string_view epoch) {
   perform(actions);
 }
 
-bool Fleet::tells_set_loads() const {
+bool Fleet::reports_set_loads() const {
   for (NodeIndex i = 0; i < workers_.size(); ++i) {
     if (router_.view().routable(i) && !workers_[i].load) return false;
   }

@@ -68,14 +68,14 @@ class Fleet {
   // long as a request lasts, not for ever. The fleet outlives it.
   class Hold {
    public:
-    explicit Hold(Fleet& fleet) : slots_(fleet.registry_.slots()), era_(slots_.begin_hold()) {}
-    ~Hold() { slots_.end_hold(era_); }
+    explicit Hold(Fleet& fleet) : slots_(fleet.registry_.slots()), slot_epoch_(slots_.begin_hold()) {}
+    ~Hold() { slots_.end_hold(slot_epoch_); }
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
 
    private:
     route::NodeSlots& slots_;
-    const route::NodeSlots::Era era_;
+    const route::NodeSlots::Epoch slot_epoch_;
   };
   // While a reader of this worker's events listens, however long, its slot is not given to another.
   void listens(route::NodeIndex node, bool listens) { registry_.slots().listens(node, listens); }
@@ -107,8 +107,8 @@ class Fleet {
   // A removed worker counts as dead.
   route::NodeState state(route::NodeIndex node) const { return registered(node).state(); }
 
-  // What probes and requests saw, and for the log why it failed. A change of state makes a new view; death
-  // also forgets what the node held.
+  // An event that probes or requests saw, and for the log why it failed. A change of state makes a new view;
+  // death also forgets what the node held.
   void on_event(route::NodeIndex node, route::HealthEvent event, std::string_view why = "");
   void set_models(route::NodeIndex node, std::vector<ModelCard> models);
   void set_load(route::NodeIndex node, LoadReport report, const CacheReport& cache = {});
@@ -122,31 +122,31 @@ class Fleet {
 
   // Its sets are on their way to others: requests of those that have not moved still go there.
   bool leaving(route::NodeIndex node) const { return registered(node).leaving(); }
-  void left(route::NodeIndex node);  // they have moved. REQUIRES: leaving(node)
+  void handover_done(route::NodeIndex node);  // they have moved. REQUIRES: leaving(node)
   // By and by, workers that joined weigh more. False: none does.
   bool ramp();
 
-  // It is a worker of ours: it answers GET /v1/load.
-  bool ours(route::NodeIndex node) const { return workers_[node].load.has_value(); }
+  // Troupe's own, not another kind of server: it answers GET /v1/load.
+  bool is_troupe_worker(route::NodeIndex node) const { return workers_[node].load.has_value(); }
   // Its streams bring heartbeats, from their head on: one that falls silent hangs.
   bool heartbeats(route::NodeIndex node) const { return workers_[node].heartbeats; }
-  void saw_beat(route::NodeIndex node) { workers_[node].heartbeats = true; }
+  void on_heartbeat(route::NodeIndex node) { workers_[node].heartbeats = true; }
   // By its probes, not by an operator's word.
   bool known_dead(route::NodeIndex node) const { return registered(node).known_dead(); }
   // The caller waits to know whether the worker lives: it is probed at once, if it has not just been.
-  void ask_after(route::NodeIndex node) {
+  void probe_now(route::NodeIndex node) {
     if (on_suspicion) on_suspicion(node);
   }
 
   // All workers that can be routed to report what each set costs them: the planner may go by the whole
   // fleet's loads, which are the same at every gateway.
-  bool tells_set_loads() const;
+  bool reports_set_loads() const;
   route::SetLoads take_set_loads(TimePoint now) { return set_loads_.take(now); }
 
   // For discovery, where it is to name the members.
-  route::FirstLook& first_look() { return registry_.first_look(); }
+  route::InitialProbing& initial_probing() { return registry_.initial_probing(); }
   // Every worker of the start has been probed: from here on "no worker" is known, not guessed.
-  bool probed() const { return registry_.first_look().over(); }
+  bool probed() const { return registry_.initial_probing().over(); }
   // Union over the workers that can be routed to, by id, each with its longest context.
   std::vector<ModelCard> models() const;
   // GET /admin/workers.
@@ -156,7 +156,7 @@ class Fleet {
   std::function<void(route::NodeIndex)> on_suspicion;
   std::function<void(route::NodeIndex)> on_joined;
   // Set by the mover; without it there is nothing to wait for. A worker drains, and its sets have until then
-  // to move, then left(). A worker can be routed to that holds nothing.
+  // to move, then handover_done(). A worker can be routed to that holds nothing.
   std::function<void(route::NodeIndex, TimePoint until)> on_leaving;
   std::function<void(route::NodeIndex)> on_begins_empty;
   // Set by the residency reader. There is a new view, or it was forgotten what a worker holds. Called in the
@@ -177,7 +177,7 @@ class Fleet {
   };
   route::NodeRegistry::Moment moment() const;
   void perform(const route::NodeActions& actions, std::string_view why = "");
-  void tell(const route::NodeAction& action, std::string_view why) const;
+  void log_action(const route::NodeAction& action, std::string_view why) const;
   std::unique_ptr<HttpClient> make_client(const Upstream& upstream);
   bool connect(const route::NodeRegistry::Added& added, Upstream upstream);
 

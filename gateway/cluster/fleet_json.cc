@@ -1,4 +1,4 @@
-// What an operator is shown of the workers.
+// The workers as an operator sees them (GET /admin/workers).
 
 #include <chrono>
 

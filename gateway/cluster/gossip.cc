@@ -12,7 +12,7 @@
 
 namespace troupe {
 
-using route::GatewayNews;
+using route::GatewayAnnouncement;
 using route::GossipMessage;
 using route::GossipNotes;
 
@@ -25,11 +25,11 @@ constexpr const char* kPeerUp = "troupe_gateway_gossip_peer_up";
 static_assert(route::GossipRules().table_bytes_max <= kGossipBytesMax / 8 * 7);
 
 // A peer with another kind of answer is no gateway of ours.
-std::optional<GatewayNews> news_of(std::string_view answer) {
+std::optional<GatewayAnnouncement> announcement_of(std::string_view answer) {
   const auto name = Hash128::from_hex(answer.substr(0, kNameDigits));
   if (!name) return std::nullopt;
-  const auto news = route::decode_news(*name, answer.substr(kNameDigits));
-  return news.ok() ? std::optional(*news) : std::nullopt;
+  const auto announcement = route::decode_announcement(*name, answer.substr(kNameDigits));
+  return announcement.ok() ? std::optional(*announcement) : std::nullopt;
 }
 
 }  // namespace
@@ -135,10 +135,10 @@ Task<void> Gossip::collect() {
 Task<void> Gossip::exchange(std::shared_ptr<Peer> with) {
   Peer& peer = *with;
   while (!peer.left()) {
-    peer.timer.expires_at(rounds_.next_look(peer.number));
+    peer.timer.expires_at(rounds_.next_check(peer.number));
     boost::system::error_code woken;
     co_await peer.timer.async_wait(asio::redirect_error(use_task, woken));
-    if (peer.left() || !rounds_.look(peer.number, clock_.now())) continue;
+    if (peer.left() || !rounds_.send_due(peer.number, clock_.now())) continue;
     const GossipMessage message = rounds_.begin(peer.number, clock_.now());
     const size_t placements = message.placements.size();
     const std::optional<std::string> answer = co_await send(peer, encode(peer, message));
@@ -146,9 +146,9 @@ Task<void> Gossip::exchange(std::shared_ptr<Peer> with) {
     GossipNotes notes;
     if (answer) {
       sent_.Increment(static_cast<double>(placements));
-      const std::optional<GatewayNews> news = news_of(*answer);
-      notes = rounds_.answered(peer.number, news, clock_.now());
-      if (notes.other_sets) note_other_sets(*news);
+      const std::optional<GatewayAnnouncement> announcement = announcement_of(*answer);
+      notes = rounds_.answered(peer.number, announcement, clock_.now());
+      if (notes.other_sets) note_other_sets(*announcement);
     } else {
       notes = rounds_.failed(peer.number, clock_.now());
     }
@@ -168,11 +168,11 @@ void Gossip::note(Peer& peer, const GossipNotes& notes) {
   if (notes.answers || notes.is_self) peer.set_up(notes.is_self || *notes.answers);
 }
 
-void Gossip::note_other_sets(const GatewayNews& news) {
-  const GatewayNews own = router_.planning().news();
-  const bool same_kind = route::Gateways::same_kind(own, news);
-  log_.warn("gossip_other_sets", {{"gateway", news.name.hex()},
-                                  {"strict_sets", news.strict_sets},
+void Gossip::note_other_sets(const GatewayAnnouncement& announcement) {
+  const GatewayAnnouncement own = router_.planning().announcement();
+  const bool same_kind = route::Gateways::same_kind(own, announcement);
+  log_.warn("gossip_other_sets", {{"gateway", announcement.name.hex()},
+                                  {"strict_sets", announcement.strict_sets},
                                   {"here", own.strict_sets},
                                   {"counts", same_kind ? "the planner's" : "each for itself"}});
 }
@@ -188,8 +188,8 @@ std::string Gossip::encode(const Peer& peer, const GossipMessage& message) const
     log_.warn("gossip_table_too_large", {{"peer", peer.url}, {"bytes", message.table_too_large}});
   const std::string placements = route::encode_placements(message.placements, router_.view());
   const std::string ledger = route::encode_ledger(message.ledger, router_.view());
-  const std::string news = route::encode_news(message.news);
-  return route::frame_gossip({placements, ledger, news, message.table, message.sample});
+  const std::string announcement = route::encode_announcement(message.announcement);
+  return route::frame_gossip({placements, ledger, announcement, message.table, message.sample});
 }
 
 Task<std::optional<std::string>> Gossip::send(Peer& peer, std::string body) {
@@ -260,20 +260,21 @@ StatusOr<std::string> Gossip::take_message(const Hash128& sender, std::string_vi
   TROUPE_ASSIGN_OR_RETURN(const route::GossipParts parts, route::unframe_gossip(message));
   TROUPE_ASSIGN_OR_RETURN(const auto placements, route::decode_placements(parts.placements, router_.view()));
   TROUPE_ASSIGN_OR_RETURN(const auto ledger, route::decode_ledger(parts.ledger, router_.view()));
-  TROUPE_ASSIGN_OR_RETURN(const GatewayNews news, route::decode_news(sender, parts.news));
-  const GossipMessage decoded{placements, ledger, news, parts.table, parts.sample};
+  TROUPE_ASSIGN_OR_RETURN(const GatewayAnnouncement announcement,
+                          route::decode_announcement(sender, parts.announcement));
+  const GossipMessage decoded{placements, ledger, announcement, parts.table, parts.sample};
   TROUPE_ASSIGN_OR_RETURN(const GossipNotes notes, rounds_.receive(decoded, clock_.now()));
-  if (notes.other_sets) note_other_sets(news);
+  if (notes.other_sets) note_other_sets(announcement);
   if (sender != name_) received_.Increment(static_cast<double>(placements.size()));
   if (notes.wakes) wake();
   count();
-  return name_.hex() + route::encode_news(rounds_.answer());
+  return name_.hex() + route::encode_announcement(rounds_.answer());
 }
 
 void Gossip::wake() {
   const TimePoint now = clock_.now();
   for (const auto& peer : peers_) {
-    if (rounds_.next_look(peer->number) <= now) peer->timer.cancel();
+    if (rounds_.next_check(peer->number) <= now) peer->timer.cancel();
   }
 }
 

@@ -7,9 +7,10 @@
 // and again every second, so a lost message heals; it costs a hit, never correctness. What is sent to whom,
 // and when, is decided by GossipRounds (route/gossip_rounds.h); here are its sockets, timers and bytes:
 //
-//   message: placements; ledger; news; the table, for a peer that lacks it, else empty; loads of the sets, if
-//            new, else empty. Each after its length, 4 bytes.  (route/placement/gossip.h, table_codec.h)
-//   answer:  name, 32 hex digits; news
+//   message: placements; ledger; announcement; the table, for a peer that lacks it, else empty; loads of
+//   sets,
+//            if new, else empty. Each after its length, 4 bytes.  (route/placement/gossip.h, table_codec.h)
+//   answer:  name, 32 hex digits; announcement
 //
 // Where the fleet has a secret, both are sealed (gossip_auth.h): an unsealed message is refused, and one that
 // was sent before, or to another life of this gateway, is answered with the challenge to seal.
@@ -113,7 +114,7 @@ class Gossip {
   StatusOr<std::string> take_message(const Hash128& sender, std::string_view message);
   void wake();
   void note(Peer& peer, const route::GossipNotes& notes);
-  void note_other_sets(const route::GatewayNews& news);
+  void note_other_sets(const route::GatewayAnnouncement& announcement);
   void count();
 
   const GossipOptions options_;

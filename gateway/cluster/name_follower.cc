@@ -17,7 +17,7 @@ NameFollower::NameFollower(Executor executor, Fleet& fleet, const Logger& log,
                            const std::vector<Upstream>& names, const HttpClientOptions& client)
     : executor_(executor), fleet_(fleet), log_(log), client_(client), timer_(executor) {
   for (const Upstream& upstream : names) names_.push_back({upstream, {}});
-  if (!names_.empty()) fleet_.first_look().await_names();
+  if (!names_.empty()) fleet_.initial_probing().await_names();
 }
 
 void NameFollower::start(TaskGroup& group) {
@@ -29,7 +29,7 @@ Task<void> NameFollower::follow() {
   Duration retry = kRetryFirst;
   while (true) {
     co_await look_up_all();
-    fleet_.first_look().names_known();
+    fleet_.initial_probing().names_known();
     const bool lacks = std::any_of(names_.begin(), names_.end(),
                                    [](const Name& name) { return name.addresses.known().empty(); });
     Duration rest = interval > Duration::zero() ? interval : std::chrono::hours(24 * 365);

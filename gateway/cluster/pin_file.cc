@@ -81,7 +81,7 @@ Status PinFile::load() {
     loaded_ = true;
     return absl::OkStatus();
   }
-  const size_t most = kPinRecordBytesMax + kFileOfText * parts_.pins.book().options().text_bytes;
+  const size_t most = kPinRecordBytesMax + kFileOfText * parts_.pins.registry().options().text_bytes;
   const auto read = read_regular_file(path_, most);
   if (!read.ok()) return absl::InvalidArgumentError(absl::StrCat("pins.file: ", read.status().message()));
   std::string_view rest = *read;
@@ -96,7 +96,7 @@ Status PinFile::load() {
     if (!taken.ok()) return broken(taken, line);
   }
   if (read->empty()) return broken(invalid_argument("is empty"), 1);
-  written_ = parts_.pins.book().changes();
+  written_ = parts_.pins.registry().changes();
   loaded_ = true;
   return absl::OkStatus();
 }
@@ -127,7 +127,7 @@ Task<void> PinFile::run() {
 }
 
 void PinFile::write_changes() {
-  const uint64_t changes = parts_.pins.book().changes();
+  const uint64_t changes = parts_.pins.registry().changes();
   {
     const MutexLock lock(mutex_);
     if (!loaded_ || (changes == written_ && !failed_)) return;
@@ -145,8 +145,8 @@ void PinFile::write_changes() {
 std::string PinFile::text() const {
   std::string text = absl::StrCat(to_absl(kHead), "\n");
   const TimePoint now = parts_.clock.now();
-  for (const route::Pin* pin : parts_.pins.book().all()) {
-    if (pin->taken_up || (pin->expires && pin->until <= now)) continue;
+  for (const route::Pin* pin : parts_.pins.registry().all()) {
+    if (pin->imported || (pin->expires && pin->until <= now)) continue;
     PinRecord record;
     record.pin = *pin;
     record.pin.claims = parts_.pins.claims_of(*pin);

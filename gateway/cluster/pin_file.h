@@ -2,7 +2,7 @@
 
 // The pins of a gateway without a store (pin_store.h), in a file of its own, so that it has their requests
 // when it begins again: a worker alone knows which prefixes it holds pinned, and not how to compute them
-// (route/placement/pin_uptake.h). A line for each, as it is kept in etcd (pin_record.h).
+// (route/placement/pin_importer.h). A line for each, as it is kept in etcd (pin_record.h).
 //
 // The file is written anew within a second of a change, by a thread beside the event loop, and once more when
 // the gateway stops: to another one beside it, which then takes its place, so that a reader always finds a
@@ -22,7 +22,7 @@
 #include "common/core/status.h"
 #include "common/core/time.h"
 #include "common/net/task_group.h"
-#include "gateway/cluster/pin_keeper.h"
+#include "gateway/cluster/pin_reconciler.h"
 
 namespace troupe {
 
@@ -30,7 +30,7 @@ class PinFile {
  public:
   struct Parts {
     Executor executor;
-    PinKeeper& pins;
+    PinReconciler& pins;
     const Clock& clock;
     const Logger& log;
   };
@@ -57,7 +57,7 @@ class PinFile {
   const std::string path_;
   const Parts parts_;
   bool loaded_ = false;   // the file may be written
-  uint64_t written_ = 0;  // PinBook::changes(), of the last text
+  uint64_t written_ = 0;  // PinRegistry::changes(), of the last text
   Mutex mutex_;
   CondVar changed_;
   std::optional<std::string> next_ ABSL_GUARDED_BY(mutex_);

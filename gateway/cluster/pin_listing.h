@@ -7,7 +7,7 @@
 
 #include "common/core/status.h"
 #include "common/core/time.h"
-#include "gateway/route/placement/pin_book.h"
+#include "gateway/route/placement/pin_registry.h"
 
 namespace troupe {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "common/core/status.h"
-#include "gateway/route/placement/pin_book.h"
+#include "gateway/route/placement/pin_registry.h"
 
 namespace troupe {
 

@@ -58,8 +58,8 @@ PinStore::PinStore(const EtcdOptions& etcd, const std::string& prefix, const Par
       changes_(parts.executor),
       failed_(parts.metrics.counter("troupe_gateway_pin_store_failures_total",
                                     "Reads and writes of pins in etcd that failed.")) {
-  pins_.book().on_change = [this](const Hash128& id, PinChange change) {
-    const route::Pin* pin = pins_.book().find(id);
+  pins_.registry().on_change = [this](const Hash128& id, PinChange change) {
+    const route::Pin* pin = pins_.registry().find(id);
     if (pin != nullptr && !pin->shared) return;
     sync_.changed(id, change);
     changes_.wake();
@@ -67,7 +67,7 @@ PinStore::PinStore(const EtcdOptions& etcd, const std::string& prefix, const Par
 }
 
 PinStore::~PinStore() {
-  pins_.book().on_change = nullptr;
+  pins_.registry().on_change = nullptr;
 }
 
 void PinStore::start(TaskGroup& group) {
@@ -92,13 +92,13 @@ void PinStore::failed(const Status& why) {
 }
 
 void PinStore::went_well() {
-  if (std::exchange(fails_, false)) log_.info("pins_shared", {{"pins", pins_.book().size()}});
+  if (std::exchange(fails_, false)) log_.info("pins_shared", {{"pins", pins_.registry().size()}});
 }
 
 Task<void> PinStore::follow() {
   Timer timer(executor_);
   while (true) {
-    const Status ended = co_await look_and_watch();
+    const Status ended = co_await reconcile_and_watch();
     if (ended.ok()) continue;
     failed(ended);
     timer.expires_after(kPinRetry);
@@ -108,14 +108,14 @@ Task<void> PinStore::follow() {
 
 // Runs until the watch ends. OK: it fell silent, as where no pin changes; it may be half open, so all is
 // looked at again.
-Task<Status> PinStore::look_and_watch() {
+Task<Status> PinStore::reconcile_and_watch() {
   Txn txn;
   txn.reads = {KeyRange::prefix(keys_)};
   txn.reads.front().keys_only = true;
-  sync_.begin_look();
+  sync_.begin_reconcile();
   const auto all = co_await etcd_.txn(txn);
   if (!all.ok()) co_return all.status();
-  const Status fetched = co_await fetch(look_at(*all));
+  const Status fetched = co_await fetch(reconcile(*all));
   if (!fetched.ok()) co_return fetched;
   changes_.wake();
   txn.reads.front().keys_only = false;
@@ -134,21 +134,21 @@ Task<Status> PinStore::look_and_watch() {
 }
 
 // Returns the ids of those to be fetched.
-std::vector<Hash128> PinStore::look_at(const etcd::TxnAnswer& all) {
+std::vector<Hash128> PinStore::reconcile(const etcd::TxnAnswer& all) {
   std::vector<PinSync::Entry> entries;
   for (const KeyValue& kv : all.found) {
     if (const auto id = id_of(kv.key)) entries.push_back({*id, kv.mod_revision, false, false});
   }
-  const std::vector<Hash128> here = pins_.book().shared();
-  PinSync::Look look = sync_.look({all.cluster, all.revision}, entries, here);
-  for (const Hash128& id : look.gone) pins_.book().drop(id);
-  if (look.replaced) {
+  const std::vector<Hash128> here = pins_.registry().shared();
+  PinSync::Reconciliation differences = sync_.reconcile({all.cluster, all.revision}, entries, here);
+  for (const Hash128& id : differences.gone) pins_.registry().drop(id);
+  if (differences.replaced) {
     log_.warn("pins_store_replaced", {{"pins", here.size()}});
     leases_.clear();
     granted_.clear();
   }
   absl::erase_if(leases_, [this](const auto& lease) { return !sync_.known(lease.first); });
-  return std::move(look.fetch);
+  return std::move(differences.fetch);
 }
 
 Task<Status> PinStore::fetch(std::vector<Hash128> ids) {
@@ -175,16 +175,16 @@ void PinStore::take(const KeyValue& kv, bool deleted) {
   std::optional<PinRecord> record;
   if (!deleted) record = record_of(kv, log_);
   if (!deleted && !record) return;
-  const bool ours = record && record->writer == writer_;
-  const PinSync::Heed heed = sync_.observe({*id, kv.mod_revision, deleted, ours});
-  if (heed == PinSync::Heed::kOld) return;
+  const bool written_by_self = record && record->writer == writer_;
+  const PinSync::ApplyResult result = sync_.observe({*id, kv.mod_revision, deleted, written_by_self});
+  if (result == PinSync::ApplyResult::kStale) return;
   if (deleted) {
     leases_.erase(*id);
-    if (heed == PinSync::Heed::kTaken) pins_.book().drop(*id);
+    if (result == PinSync::ApplyResult::kApplied) pins_.registry().drop(*id);
     return;
   }
   leases_[*id] = {kv.lease, record->until_unix_s};
-  if (heed == PinSync::Heed::kTaken) adopt(*id, std::move(*record));
+  if (result == PinSync::ApplyResult::kApplied) adopt(*id, std::move(*record));
 }
 
 // Takes what etcd answers to a write that it refuses: what it has.
@@ -199,7 +199,7 @@ Task<void> PinStore::take_refusal(Hash128 id, const etcd::TxnAnswer& answer) {
     if (record) leases_[id] = {kv.lease, record->until_unix_s};
   }
   if (!sync_.refused(now)) co_return;
-  if (now.deleted) pins_.book().drop(id);
+  if (now.deleted) pins_.registry().drop(id);
   if (record) adopt(id, std::move(*record));
   co_await give_back_grant(id);
 }
@@ -245,7 +245,7 @@ Task<Status> PinStore::write_next() {
 
 // OK: sync_ has the answer.
 Task<Status> PinStore::write_one(PinSync::Write write) {
-  const route::Pin* const pin = pins_.book().find(write.id);
+  const route::Pin* const pin = pins_.registry().find(write.id);
   if (write.change == PinChange::kRemoved) {
     const Status removed = co_await remove(write);
     co_return removed;
@@ -299,7 +299,7 @@ Task<StatusOr<bool>> PinStore::commit(Hash128 id, const Txn& txn) {
 Task<Status> PinStore::put(PinSync::Write write, PinRecord record) {
   const std::string text = pin_record_json(record);
   if (text.size() > kPinRecordBytesMax) {
-    pins_.book().keep_alone(write.id);
+    pins_.registry().keep_alone(write.id);
     log_.warn("pin_not_shared", {{"prefix", prefix_id(write.id)}, {"bytes", text.size()}});
     sync_.give_up();
     co_return absl::OkStatus();

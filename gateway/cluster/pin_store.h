@@ -25,7 +25,7 @@
 #include "common/etcd/keys.h"
 #include "common/net/task_group.h"
 #include "common/net/wakeable_timer.h"
-#include "gateway/cluster/pin_keeper.h"
+#include "gateway/cluster/pin_reconciler.h"
 #include "gateway/cluster/pin_record.h"
 #include "gateway/route/placement/pin_sync.h"
 
@@ -35,7 +35,7 @@ class PinStore {
  public:
   struct Parts {
     Executor executor;
-    PinKeeper& pins;  // its book's on_change is set here
+    PinReconciler& pins;  // its registry's on_change is set here
     Metrics& metrics;
     const Clock& clock;
     const Logger& log;
@@ -59,11 +59,11 @@ class PinStore {
     int64_t until_unix_s = 0;
   };
   Task<void> follow();
-  Task<Status> look_and_watch();
+  Task<Status> reconcile_and_watch();
   Task<Status> fetch(std::vector<Hash128> ids);
   void take(const etcd::KeyValue& kv, bool deleted);
   Task<void> write();
-  std::vector<Hash128> look_at(const etcd::TxnAnswer& all);
+  std::vector<Hash128> reconcile(const etcd::TxnAnswer& all);
   Task<Status> write_next();
   Task<Status> write_one(route::PinSync::Write write);
   Task<StatusOr<bool>> commit(Hash128 id, const etcd::Txn& txn);
@@ -82,7 +82,7 @@ class PinStore {
 
   const std::string keys_;  // begin of all
   const Executor executor_;
-  PinKeeper& pins_;
+  PinReconciler& pins_;
   const Clock& clock_;
   const Logger& log_;
   EtcdClient etcd_;

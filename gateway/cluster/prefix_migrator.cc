@@ -98,7 +98,7 @@ void PrefixMigrator::leave(NodeIndex node, TimePoint until) {
   log_.info("sets_leave", {{"worker", fleet_.id(node)}, {"sets", sets.size()}});
   const TimePoint by = std::min(until, now + options_.deadline);
   router_.handover().leave(node, sets, by);
-  if (fleet_.ours(node)) hold_for_conversations(node, now, by);
+  if (fleet_.is_troupe_worker(node)) hold_for_conversations(node, now, by);
   look_again_.wake();
 }
 
@@ -108,7 +108,7 @@ void PrefixMigrator::join(NodeIndex node) {
     const std::vector<Hash128> sets = router_.targets().sets_for(node, model, texts_.sets_of(model));
     wanted.insert(wanted.end(), sets.begin(), sets.end());
   }
-  if (!fleet_.ours(node)) wanted.clear();
+  if (!fleet_.is_troupe_worker(node)) wanted.clear();
   if (!wanted.empty()) log_.info("sets_come", {{"worker", fleet_.id(node)}, {"sets", wanted.size()}});
   router_.handover().join(node, wanted, clock_.now() + options_.deadline);
   look_again_.wake();
@@ -119,10 +119,10 @@ void PrefixMigrator::begin(Handover::Move move, TaskGroup& group) {
   const PrefixTextCache::Text* text = texts_.find(move.set);
   if (text != nullptr && move.from != kNoNode) {
     const NodeIndex to = router_.targets().next_home(move.set, text->model, move.from);
-    if (to != kNoNode) handover.go_to(move, to);
+    if (to != kNoNode) handover.set_target(move, to);
   }
-  const bool can =
-      text != nullptr && move.to != kNoNode && fleet_.ours(move.to) && router_.view().routable(move.to);
+  const bool can = text != nullptr && move.to != kNoNode && fleet_.is_troupe_worker(move.to) &&
+                   router_.view().routable(move.to);
   if (!can || !group.spawn(compute(move, *text))) handover.done(move);
 }
 
@@ -157,7 +157,8 @@ void PrefixMigrator::count(const bj::object& answer) {
 void PrefixMigrator::end_leaving() {
   for (NodeIndex node = 0; node < fleet_.size(); ++node) {
     const route::Handover& handover = router_.handover();
-    if (fleet_.leaving(node) && !handover.held(node) && handover.open_sets(node) == 0) fleet_.left(node);
+    if (fleet_.leaving(node) && !handover.held(node) && handover.open_sets(node) == 0)
+      fleet_.handover_done(node);
   }
 }
 

@@ -145,7 +145,8 @@ Task<void> Prober::probe(Target& target) {
   // Models and load first, state last: a worker is never routable without models to serve, and its KV size is
   // known by then.
   if (target.has_load) co_await ask_load(target);
-  const bool metrics = !fleet_.ours(target.node) && target.has_metrics && clock_.now() >= target.metrics_at;
+  const bool metrics =
+      !fleet_.is_troupe_worker(target.node) && target.has_metrics && clock_.now() >= target.metrics_at;
   if (metrics && state != NodeState::kAlive) co_await ask_metrics(target);
   fleet_.on_event(target.node, HealthEvent::kProbeOk);
   // (Of a worker that is routable already they may be late: that is no sign of its health.)

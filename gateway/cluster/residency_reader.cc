@@ -41,10 +41,9 @@ route::ResidencyEvent::Kind kind_of(Kind kind) {
 std::vector<route::ResidencyItem> items_of(const ResidencyEvent& event) {
   std::vector<route::ResidencyItem> items;
   items.reserve(event.items.size());
-  for (const auto wanted : {ResidencyItem::Kind::kSession, ResidencyItem::Kind::kSet}) {
-    const auto held = wanted == ResidencyItem::Kind::kSet ? route::Held::kSet : route::Held::kSession;
+  for (const auto wanted : {HolderKind::kSession, HolderKind::kSet}) {
     for (const ResidencyItem& item : event.items) {
-      if (item.kind == wanted) items.push_back({item.name, held, item.tokens});
+      if (item.kind == wanted) items.push_back({item.name, wanted, item.tokens});
     }
   }
   return items;
@@ -230,7 +229,7 @@ bool ResidencyReader::apply(NodeIndex node, std::string_view name, std::string_v
 void ResidencyReader::note_pins(const ResidencyEvent& event, absl::flat_hash_set<Hash128>& pinned) {
   if (event.kind == Kind::kSnapshot) pinned.clear();
   for (const ResidencyItem& item : event.items) {
-    if (item.kind != ResidencyItem::Kind::kSet) continue;
+    if (item.kind != HolderKind::kSet) continue;
     if (item.pinned && item.tokens > 0) {
       pinned.insert(item.name);
     } else {

@@ -102,7 +102,7 @@ void SharedState::report_state() {
 Task<void> SharedState::follow() {
   Timer timer(executor_);
   while (true) {
-    const Status ended = co_await look_and_watch();
+    const Status ended = co_await read_and_watch();
     watches_ = false;
     why_ = ended.ToString();
     failed_.Increment();
@@ -112,7 +112,7 @@ Task<void> SharedState::follow() {
 }
 
 // Runs until the watch ends, which it always does with an error.
-Task<Status> SharedState::look_and_watch() {
+Task<Status> SharedState::read_and_watch() {
   etcd::Txn txn;
   txn.reads = {KeyRange::key(keys_.leader), KeyRange::key(keys_.table), KeyRange::prefix(keys_.workers)};
   if (!options_.advertise_url.empty()) txn.reads.push_back(KeyRange::prefix(keys_.gateways));
@@ -150,8 +150,8 @@ void SharedState::take(const etcd::TxnAnswer& all, int64_t known) {
   }
   membership_.all(workers);
   if (!options_.advertise_url.empty()) peers_.all(gateways);
-  heed(round_.saw_all(all.revision, known, leader ? &*leader : nullptr, table ? &*table : nullptr));
-  hurry();
+  apply(round_.saw_all(all.revision, known, leader ? &*leader : nullptr, table ? &*table : nullptr));
+  sync_now();
 }
 
 void SharedState::take(const etcd::WatchMessage& news) {
@@ -161,9 +161,9 @@ void SharedState::take(const etcd::WatchMessage& news) {
     const StoreKey* present = event.deleted ? nullptr : &key;
     if (kv.key == keys_.leader) {
       round_.saw_leader(present, kv.mod_revision);
-      hurry();
+      sync_now();
     } else if (kv.key == keys_.table) {
-      heed(round_.saw_table(present, kv.mod_revision));
+      apply(round_.saw_table(present, kv.mod_revision));
     } else if (kv.key.starts_with(keys_.gateways)) {
       take_gateway(event);
     } else if (event.deleted) {
@@ -183,31 +183,31 @@ void SharedState::take_gateway(const etcd::WatchEvent& event) {
 }
 
 // Called when the leader is gone: acts now, not in a second or two.
-void SharedState::hurry() {
+void SharedState::sync_now() {
   if (round_.wants_round(clock_.now())) pause_.wake();
 }
 
-void SharedState::heed(const route::StoreNews& news) {
-  if (news.written) written_.Increment();
-  if (news.refused) refused_.Increment();
-  if (news.adopted) adopted_.Increment();
-  if (news.removed_leader) log_.warn("state_leader_without_lease", {{"key", keys_.leader}});
-  if (news.resigned) log_.warn("state_resigns", {{"nodes", router_.planning().news().nodes}});
-  if (!news.table.ok()) log_.warn("state_table_malformed", {{"why", to_std(news.table.message())}});
-  for (const auto& [gateway, why] : news.loads)
+void SharedState::apply(const route::StoreUpdate& update) {
+  if (update.written) written_.Increment();
+  if (update.refused) refused_.Increment();
+  if (update.adopted) adopted_.Increment();
+  if (update.removed_leader) log_.warn("state_leader_without_lease", {{"key", keys_.leader}});
+  if (update.resigned) log_.warn("state_resigns", {{"nodes", router_.planning().announcement().nodes}});
+  if (!update.table.ok()) log_.warn("state_table_malformed", {{"why", to_std(update.table.message())}});
+  for (const auto& [gateway, why] : update.loads)
     log_.warn("state_loads_malformed", {{"key", keys_.loads + gateway}, {"why", to_std(why.message())}});
-  if (news.adopted) table_other_kind_ = false;
-  if (!news.other_kind) return;
+  if (update.adopted) table_other_kind_ = false;
+  if (!update.other_kind) return;
   ignored_.Increment();
   table_other_kind_ = true;
 }
 
 // Gateways under one prefix should divide sets alike; a difference is logged.
 void SharedState::report_other_sets() {
-  const route::GatewayNews own = router_.planning().news();
+  const route::GatewayAnnouncement own = router_.planning().announcement();
   int64_t differing = 0;
   for (const auto& [name, other] : router_.planning().gateways().others())
-    differing += other.news.strict_sets != own.strict_sets ? 1 : 0;
+    differing += other.announcement.strict_sets != own.strict_sets ? 1 : 0;
   differing = std::max<int64_t>(differing, table_other_kind_ ? 1 : 0);
   other_sets_gauge_.Set(static_cast<double>(differing));
   const bool differs = differing > 0;

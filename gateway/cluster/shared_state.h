@@ -72,12 +72,12 @@ class SharedState {
  private:
   // shared_state.cc: reading what is there.
   Task<void> follow();
-  Task<Status> look_and_watch();
+  Task<Status> read_and_watch();
   void take(const etcd::TxnAnswer& all, int64_t known);
   void take(const etcd::WatchMessage& news);
   void take_gateway(const etcd::WatchEvent& event);
-  void heed(const route::StoreNews& news);
-  void hurry();
+  void apply(const route::StoreUpdate& update);
+  void sync_now();
   void report_other_sets();
   void report_state();
 

@@ -56,7 +56,7 @@ Task<Status> SharedState::do_ask(const StoreCommand& ask) {
     if (!said.ok()) co_return said.status();
     answer = answer_of(*said);
   }
-  heed(round_.answered(answer, clock_.now()));
+  apply(round_.answered(answer, clock_.now()));
   gateways_gauge_.Set(static_cast<double>(round_.place().of));
   co_return absl::OkStatus();
 }

@@ -6,7 +6,7 @@ namespace troupe {
 
 WorkerDiscovery::WorkerDiscovery(Fleet& fleet, const std::vector<std::string>& configured, const Logger& log)
     : fleet_(fleet), log_(log), configured_(configured.begin(), configured.end()) {
-  if (configured_.empty()) fleet_.first_look().await_members();
+  if (configured_.empty()) fleet_.initial_probing().await_members();
 }
 
 void WorkerDiscovery::registered(const std::string& key, std::string_view record) {
@@ -54,7 +54,7 @@ void WorkerDiscovery::all(const std::vector<std::pair<std::string, std::string>>
   }
   for (const std::string& key : missing) gone(key);
   for (const auto& [key, record] : records) registered(key, record);
-  fleet_.first_look().members_known();
+  fleet_.initial_probing().members_known();
 }
 
 void WorkerDiscovery::tend() {

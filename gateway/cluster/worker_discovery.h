@@ -29,7 +29,7 @@ class WorkerDiscovery {
   // The complete list: any other key is gone.
   void all(const std::vector<std::pair<std::string, std::string>>& records);
   // etcd cannot be reached: the fleet goes on with the workers it has.
-  void unreachable() { fleet_.first_look().members_known(); }
+  void unreachable() { fleet_.initial_probing().members_known(); }
   // Called now and then: removes workers that are unregistered and dead.
   void tend();
 

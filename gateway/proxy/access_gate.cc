@@ -33,13 +33,14 @@ int64_t prompt_cost(const HttpRequest& request) {
 int64_t answer_cost(const RequestContext& context) {
   const UsageTap& passed = context.worker.passed;
   if (!context.routed.stream) return static_cast<int64_t>(passed.bytes() / kBodyBytesAToken);
-  const size_t counted = context.tap ? context.tap->tokens_told() : 0;
+  const size_t counted = context.tap ? context.tap->tokens_delivered() : 0;
   return static_cast<int64_t>(counted > 0 ? counted : passed.events());
 }
 
 void charge_counted(const RequestContext& context, const route::AnswerCounts& counts) {
   if (context.admission_ticket != nullptr) context.admission_ticket->cost(route::admission_cost(counts));
-  if (context.visit != nullptr) context.visit->cost(counts.prompt_tokens + counts.completion_tokens);
+  if (context.api_key_lease != nullptr)
+    context.api_key_lease->cost(counts.prompt_tokens + counts.completion_tokens);
 }
 
 }  // namespace
@@ -72,18 +73,19 @@ bool AccessGate::wants_body(const HttpRequest& head) const {
 ApiResult<bool> AccessGate::let_in(const HttpRequest& request, RequestContext& context) const {
   if (const auto known = identify(request, context); !known.ok() || context.client == nullptr) return known;
   if (const auto refusal = context.client->begin(context.started)) return over(*refusal);
-  context.visit = std::make_unique<ApiVisit>(context.client, core_.clock);
+  context.api_key_lease = std::make_unique<ApiKeyLease>(context.client, core_.clock);
   return true;
 }
 
 void AccessGate::charge_prompt(const HttpRequest& request, const RequestContext& context) {
-  if (context.visit != nullptr) context.visit->cost(prompt_cost(request));
+  if (context.api_key_lease != nullptr) context.api_key_lease->cost(prompt_cost(request));
 }
 
 // Without a worker's counts.
 void AccessGate::charge_seen(const Exchange& exchange, const RequestContext& context) const {
   const int64_t answered = answer_cost(context);
-  if (context.visit != nullptr) context.visit->cost(prompt_cost(exchange.request()) + answered);
+  if (context.api_key_lease != nullptr)
+    context.api_key_lease->cost(prompt_cost(exchange.request()) + answered);
   if (context.admission_ticket == nullptr || answered == 0)
     return;  // else the estimate of its arrival stands
   const route::Candidate* const chosen = context.flow.chosen();
@@ -105,7 +107,7 @@ void AccessGate::charge(const Exchange& exchange, const RequestContext& context,
   if (result.counts && !failed) return charge_counted(context, *result.counts);
   const bool late = result.failure.kind == FailureKind::kDeadline || result.failure.http_status == 504;
   if (failed ? exchange.head_sent() || late : result.status == 200) return charge_seen(exchange, context);
-  if (context.visit != nullptr) context.visit->cost(0);
+  if (context.api_key_lease != nullptr) context.api_key_lease->cost(0);
 }
 
 }  // namespace troupe

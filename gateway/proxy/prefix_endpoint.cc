@@ -102,7 +102,7 @@ Task<ApiResult<bool>> PrefixEndpoint::admit(Exchange& exchange, RequestContext& 
   ApiResult<bool> go = parts_.intake.enter(exchange.request(), context);
   if (go.ok()) go = parts_.gate.let_in(exchange.request(), context);
   if (go.ok()) go = parts_.intake.prepare(exchange.request(), parse_prefix, context);
-  if (parts_.intake.awaits_first_look(go, context))
+  if (parts_.intake.awaits_initial_probing(go, context))
     go = co_await parts_.intake.prepare_after_look(exchange, parse_prefix, context);
   if (go.ok()) go = pins_.allow(exchange.request(), context);
   if (go.ok()) go = parts_.admission.arrive(context);
@@ -188,7 +188,7 @@ Task<ForwardResult> PrefixEndpoint::ask_to_make(const HttpRequest& request, Requ
   ClientRequest asked;
   asked.method = "POST";
   asked.target = kPrefixesPath;
-  asked.headers = headers_for(request, context, core_.fleet.ours(node));
+  asked.headers = headers_for(request, context, core_.fleet.is_troupe_worker(node));
   asked.body = context.body_for_worker(request);
   ForwardResult result = co_await ask_once(core_.fleet.client(node), asked, context.deadline);
   const TimePoint now = core_.clock.now();
@@ -206,13 +206,13 @@ Task<ForwardResult> PrefixEndpoint::ask_to_make(const HttpRequest& request, Requ
 HeaderList PrefixEndpoint::headers_for(const HttpRequest& request, const RequestContext& context,
                                        bool own) const {
   HeaderList headers = parts_.driver.worker_headers(request, context);
-  std::string owner = own ? PinDesk::owner_of(context) : std::string();
+  std::string owner = own ? PinService::owner_of(context) : std::string();
   if (!owner.empty()) headers.emplace_back(kOwnerHeader, std::move(owner));
   return headers;
 }
 
 // The client's own pin is to end at the workers that keep the prefix for others. One that does not answer is
-// asked again by whatever sees it in its list (route/placement/pin_uptake.h).
+// asked again by whatever sees it in its list (route/placement/pin_importer.h).
 Task<void> PrefixEndpoint::release(const HttpRequest& request, const RequestContext& context,
                                    std::string_view id) {
   if (!core_.pins_by_owner) co_return;  // they are asked once its last owner has removed it
@@ -291,7 +291,7 @@ Task<bool> PrefixEndpoint::ask_of_known(const HttpRequest& request, const Reques
   ClientRequest asked;
   asked.method = deletes && sure ? "DELETE" : "GET";
   asked.target = request.path;
-  asked.headers = headers_for(request, context, by_owner && core_.fleet.ours(ask.node));
+  asked.headers = headers_for(request, context, by_owner && core_.fleet.is_troupe_worker(ask.node));
   const Deadline within{std::min(context.deadline.at, core_.clock.now() + kAskWithin)};
   ask.result = co_await ask_once(core_.fleet.client(ask.node), asked, within);
   if (ask.ok() && !sure && !may(model_said(ask.result))) co_return false;
@@ -311,7 +311,7 @@ Task<void> PrefixEndpoint::known(Exchange& exchange) {
   ApiResult<bool> go = parts_.intake.enter(exchange.request(), context);
   if (go.ok()) go = parts_.gate.let_in(request, context);
   if (go.ok() && !parse_prefix_id(id)) go = unknown_prefix(id, kIdsRemedy);
-  const PinDesk::Holders holders = go.ok() ? pins_.holders(id, context) : PinDesk::Holders();
+  const PinService::Holders holders = go.ok() ? pins_.holders(id, context) : PinService::Holders();
   const auto timeout = timeout_of(request, core_.options);
   if (go.ok() && !timeout.ok()) go = timeout.error();
   if (go.ok()) go = parts_.admission.arrive(context);

@@ -6,14 +6,14 @@
 // that does not know the endpoint is a server of another kind, and not ill.
 //
 // Every worker of a model gives a prefix the same id, so any gateway asks all workers which of them have it.
-// The gateway remembers pins alone (pin_desk.h).
+// The gateway remembers pins alone (pin_service.h).
 
 #include <vector>
 
 #include "common/net/http_server.h"
 #include "gateway/proxy/access_gate.h"
 #include "gateway/proxy/admission_stage.h"
-#include "gateway/proxy/pin_desk.h"
+#include "gateway/proxy/pin_service.h"
 #include "gateway/proxy/proxy_core.h"
 #include "gateway/proxy/replies.h"
 #include "gateway/proxy/request_context.h"
@@ -56,7 +56,7 @@ class PrefixEndpoint {
 
   ProxyCore& core_;
   const Parts parts_;
-  const PinDesk pins_;
+  const PinService pins_;
 };
 
 }  // namespace troupe

@@ -92,7 +92,7 @@ Task<void> Proxy::answer_own(Exchange& exchange) {
     }
     auto models = core_.fleet.models();
     if (models.empty() && !core_.fleet.probed()) {
-      co_await intake_.first_look(exchange, context);
+      co_await intake_.await_initial_probing(exchange, context);
       models = core_.fleet.models();
     }
     std::erase_if(models,
@@ -126,7 +126,7 @@ Task<void> Proxy::route_and_forward(Exchange& exchange, ForwardParser parse) {
   ApiResult<bool> go = intake_.enter(exchange.request(), context);
   if (go.ok()) go = gate_.let_in(exchange.request(), context);
   if (go.ok()) go = intake_.prepare(exchange.request(), parse, context);
-  if (intake_.awaits_first_look(go, context))
+  if (intake_.awaits_initial_probing(go, context))
     go = co_await intake_.prepare_after_look(exchange, parse, context);
   std::optional<KeepaliveExchange> kept;
   if (go.ok() && core_.options.sse_keepalive > Duration::zero() && context.routed.generates &&

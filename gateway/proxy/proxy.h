@@ -47,7 +47,7 @@ class Proxy {
   // Each of these holds from now on. REQUIRES: what is passed outlives this.
   void record_to(TrafficRecorder& recorder);  // traffic
   // Clients' pins. `by_owner`: no store has all of them, and workers keep each for its owners.
-  void keep_pins(route::PinBook& pins, bool by_owner) {
+  void keep_pins(route::PinRegistry& pins, bool by_owner) {
     core_.pins = &pins;
     core_.pins_by_owner = by_owner;
   }

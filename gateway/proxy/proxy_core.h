@@ -9,7 +9,7 @@
 #include "gateway/cluster/fleet.h"
 #include "gateway/cluster/prefix_text_cache.h"
 #include "gateway/proxy/proxy_settings.h"
-#include "gateway/route/placement/pin_book.h"
+#include "gateway/route/placement/pin_registry.h"
 #include "gateway/route/request/request_flow.h"
 #include "gateway/route/request/retry.h"
 #include "gateway/route/router.h"
@@ -26,14 +26,14 @@ class FleetSignals final : public route::NodeSignals {
   void on_event(route::NodeIndex node, route::HealthEvent event, TimePoint) override {
     fleet_.on_event(node, event);
   }
-  route::NodeStanding standing(route::NodeIndex node) const override {
-    return {.ours = fleet_.ours(node),
+  route::NodeStatus node_status(route::NodeIndex node) const override {
+    return {.is_troupe_worker = fleet_.is_troupe_worker(node),
             .heartbeats = fleet_.heartbeats(node),
             .suspect = fleet_.state(node) == route::NodeState::kSuspect,
             .dead = fleet_.known_dead(node)};
   }
-  void saw_heartbeat(route::NodeIndex node) override { fleet_.saw_beat(node); }
-  void probe(route::NodeIndex node, TimePoint) override { fleet_.ask_after(node); }
+  void saw_heartbeat(route::NodeIndex node) override { fleet_.on_heartbeat(node); }
+  void probe(route::NodeIndex node, TimePoint) override { fleet_.probe_now(node); }
 
  private:
   Fleet& fleet_;
@@ -54,8 +54,8 @@ struct ProxyCore {
   size_t running = 0;                   // requests
   bool draining = false;                // new requests are refused, and their connections closed
   TrafficRecorder* recorder = nullptr;  // null: traffic is not recorded
-  route::PinBook* pins = nullptr;       // null: pins are not kept here
-  bool pins_by_owner = false;        // workers know others' pins that the book does not: they judge by owner
+  route::PinRegistry* pins = nullptr;   // null: pins are not kept here
+  bool pins_by_owner = false;  // workers know others' pins that the registry does not: they judge by owner
   PrefixTextCache* texts = nullptr;  // null: texts of personas are not kept
 
   // The surroundings in which a request's flow decides.

@@ -14,7 +14,7 @@
 #include "gateway/proxy/admission_queue.h"
 #include "gateway/proxy/request_parser.h"
 #include "gateway/route/admission/concurrency_limit.h"
-#include "gateway/route/placement/pin_book.h"
+#include "gateway/route/placement/pin_registry.h"
 #include "gateway/route/request/request_flow.h"
 #include "gateway/telemetry/phase_times.h"
 #include "gateway/telemetry/request_record.h"
@@ -43,28 +43,28 @@ struct RequestContext {
   struct WorkerTry {
     UsageTap passed;  // of its answer
     TryProgress progress;
-    bool ours = false;        // the worker is one of Troupe's
-    bool asks_ids = false;    // it was asked for ids
-    std::string resume_body;  // the request's, if the worker continues a stream
-    std::string named_body;   // the request's, if the worker has its own name for the model
+    bool is_troupe_worker = false;  // the worker is one of Troupe's
+    bool asks_ids = false;          // it was asked for ids
+    std::string resume_body;        // the request's, if the worker continues a stream
+    std::string named_body;         // the request's, if the worker has its own name for the model
   };
 
   // Held while the request is here.
   struct Permits {
-    std::optional<Permit> request;    // limits.requests
-    std::optional<Permit> text;       // limits.tokenize_requests
-    route::PinBook::Reservation pin;  // pins.*, of POST /v1/prefixes
+    std::optional<Permit> request;        // limits.requests
+    std::optional<Permit> text;           // limits.tokenize_requests
+    route::PinRegistry::Reservation pin;  // pins.*, of POST /v1/prefixes
   };
 
   TimePoint started;
   std::string request_id;
   Deadline deadline;
   RoutedRequest routed;
-  route::RequestFlow flow;              // decides; a driver performs
-  std::unique_ptr<TrafficEntry> entry;  // null: not recorded
-  std::shared_ptr<ApiClient> client;    // null: the gateway has no API keys
-  std::unique_ptr<ApiVisit> visit;      // likewise
-  std::string body;                     // for the worker, if it differs from the client's; else empty
+  route::RequestFlow flow;                     // decides; a driver performs
+  std::unique_ptr<TrafficEntry> entry;         // null: not recorded
+  std::shared_ptr<ApiClient> client;           // null: the gateway has no API keys
+  std::unique_ptr<ApiKeyLease> api_key_lease;  // likewise
+  std::string body;                            // for the worker, if it differs from the client's; else empty
   // For as long as the request is at the workers or waits for them, over all its tries; null: it computes
   // little.
   std::unique_ptr<AdmissionQueue::AdmissionTicket> admission_ticket;

@@ -45,12 +45,12 @@ Task<void> RequestDriver::run(Exchange& exchange, RequestContext& context) {
     const int tried = context.flow.attempts();
     action = failed(exchange, context, result);
     if (action != route::Action::kSend) {
-      if (action == route::Action::kPassOnFull) result = std::move(full);
-      if (action == route::Action::kPassOnWhole && !result.failure.answered_whole) result = std::move(full);
-      if (action == route::Action::kPassOnLongest) result = std::move(longest);
+      if (action == route::Action::kForwardFull) result = std::move(full);
+      if (action == route::Action::kForwardWhole && !result.failure.answered_whole) result = std::move(full);
+      if (action == route::Action::kForwardLongest) result = std::move(longest);
       if (action == route::Action::kEndBroken) {
         co_await replies_.end_broken(exchange, context, result);
-      } else if (action == route::Action::kPassOnWhole && !exchange.promised_events()) {
+      } else if (action == route::Action::kForwardWhole && !exchange.promised_events()) {
         co_await pass_on_whole(exchange, context, result);
       } else {
         if (result.failure.answered_whole) fail_to_stream(result);
@@ -148,8 +148,9 @@ route::Action RequestDriver::failed(const Exchange& exchange, RequestContext& co
 
 // Workers of ours are asked for what another one needs to continue; one that continues gets it.
 void RequestDriver::ask_ids(const Exchange& exchange, RequestContext& context, ForwardInput& input) const {
-  context.worker.ours = core_.fleet.ours(context.flow.attempt().candidate.node);
-  context.worker.asks_ids = context.routed.stream && context.routed.generates && context.worker.ours;
+  context.worker.is_troupe_worker = core_.fleet.is_troupe_worker(context.flow.attempt().candidate.node);
+  context.worker.asks_ids =
+      context.routed.stream && context.routed.generates && context.worker.is_troupe_worker;
   if (!context.worker.asks_ids) return;
   if (!context.tap) context.tap.emplace(context.routed.choices == 1);
   context.tap->next_worker(exchange.head_sent());
@@ -202,7 +203,7 @@ void RequestDriver::first_byte(RequestContext& context) {
                    {{"request", context.request_id},
                     {"worker", core_.fleet.id(context.flow.attempt().candidate.node)},
                     {"attempt", context.flow.attempts()},
-                    {"tokens", context.tap->ids_told()},
+                    {"tokens", context.tap->ids_delivered()},
                     {"pause_ms", std::chrono::duration<double, std::milli>(pause).count()}});
     return;
   }
@@ -213,7 +214,8 @@ void RequestDriver::first_byte(RequestContext& context) {
 
 // The request may be sent again if this attempt's worker fails before the client has anything.
 bool RequestDriver::may_resend(const RequestContext& context) const {
-  if (context.resend == Resend::kAsConfigured) return context.worker.ours || core_.options.resend_to_foreign;
+  if (context.resend == Resend::kAsConfigured)
+    return context.worker.is_troupe_worker || core_.options.resend_to_foreign;
   return context.resend == Resend::kAlways;
 }
 
@@ -222,14 +224,14 @@ route::AnswerProgress RequestDriver::progress(const Exchange& exchange, const Re
   progress.started = exchange.head_sent();
   if (context.tap) {
     progress.resumable = context.tap->resumable();
-    progress.tokens = static_cast<int64_t>(context.tap->ids_told());
+    progress.tokens = static_cast<int64_t>(context.tap->ids_delivered());
   }
   progress.remaining = context.deadline.remaining(core_.clock.now());
   progress.resend = may_resend(context);
   return progress;
 }
 
-// The worker has sent nothing for patience() (see forward_input()).
+// The worker has sent nothing for silence_timeout() (see forward_input()).
 bool RequestDriver::gives_up(const Exchange& exchange, RequestContext& context) {
   route::RequestFlow::SilentFacts facts;
   facts.heartbeats_asked = context.worker.asks_ids;
@@ -276,14 +278,15 @@ ForwardInput RequestDriver::forward_input(const Exchange& exchange, RequestConte
   input.passed = &context.worker.passed;
   ask_ids(exchange, context, input);
   input.any_path = context.routed.passes;
-  if (!context.worker.ours && !context.routed.takes_room()) use_token_forms(request, context, input);
+  if (!context.worker.is_troupe_worker && !context.routed.takes_room())
+    use_token_forms(request, context, input);
   name_model(request, context, input);
-  input.foreign = !context.worker.ours;
+  input.foreign = !context.worker.is_troupe_worker;
   input.form = context.routed.generates ? AnswerForm::kCompletion : form_of_passed(request.path);
   input.streams = context.routed.stream;
   input.one_choice = context.routed.choices == 1;
   input.progress = &context.worker.progress;
-  input.request.patience = route::patience(core_.options, context.worker.ours);
+  input.request.silence_timeout = route::silence_timeout(core_.options, context.worker.is_troupe_worker);
   return input;
 }
 

@@ -82,7 +82,8 @@ ApiError RequestIntake::refusal(std::string_view path, const RequestContext& con
   const route::ClusterView& view = core_.router.view();
   if (!context.routed.passes || view.nodes_for(model).empty()) return replies_.no_candidate(model);
   const bool away = std::any_of(view.nodes().begin(), view.nodes().end(), [&model](const auto& node) {
-    return !node.ours && std::find(node.models.begin(), node.models.end(), model) != node.models.end();
+    return !node.is_troupe_worker &&
+           std::find(node.models.begin(), node.models.end(), model) != node.models.end();
   });
   if (away)
     return ApiError::unavailable(
@@ -95,8 +96,8 @@ ApiError RequestIntake::refusal(std::string_view path, const RequestContext& con
   return error;
 }
 
-Task<void> RequestIntake::first_look(const Exchange& exchange, RequestContext& context) {
-  while (!core_.fleet.probed() && core_.clock.now() < context.started + kFirstLookMax)
+Task<void> RequestIntake::await_initial_probing(const Exchange& exchange, RequestContext& context) {
+  while (!core_.fleet.probed() && core_.clock.now() < context.started + kInitialProbingMax)
     co_await pause_before_look(exchange, context);
 }
 
@@ -109,10 +110,11 @@ Task<void> RequestIntake::pause_before_look(const Exchange& exchange, RequestCon
 
 // No worker was found, and not all were probed yet. A request to a gateway that has just started (or was
 // started again where one died) loses no more than the time that this takes.
-bool RequestIntake::awaits_first_look(const ApiResult<bool>& prepared, const RequestContext& context) const {
+bool RequestIntake::awaits_initial_probing(const ApiResult<bool>& prepared,
+                                           const RequestContext& context) const {
   if (prepared.ok() || prepared.error().http_status != 503 || core_.fleet.probed()) return false;
   const TimePoint now = core_.clock.now();
-  return now < context.started + kFirstLookMax && context.deadline.remaining(now) > Duration::zero();
+  return now < context.started + kInitialProbingMax && context.deadline.remaining(now) > Duration::zero();
 }
 
 Task<ApiResult<bool>> RequestIntake::prepare_after_look(const Exchange& exchange, ForwardParser parse,
@@ -121,7 +123,7 @@ Task<ApiResult<bool>> RequestIntake::prepare_after_look(const Exchange& exchange
   do {
     co_await pause_before_look(exchange, context);
     go = prepare(exchange.request(), parse, context);
-  } while (awaits_first_look(go, context));
+  } while (awaits_initial_probing(go, context));
   co_return go;
 }
 
@@ -193,13 +195,14 @@ ApiResult<RoutedRequest> RequestIntake::parse_for_others(const HttpRequest& requ
 bool RequestIntake::others_serve(const std::string& model) const {
   const auto nodes = core_.router.view().nodes_for(model);
   return std::any_of(nodes.begin(), nodes.end(),
-                     [this](route::NodeIndex node) { return !core_.fleet.ours(node); });
+                     [this](route::NodeIndex node) { return !core_.fleet.is_troupe_worker(node); });
 }
 
 bool RequestIntake::only_others_serve(const std::string& model) const {
   const auto nodes = core_.router.view().nodes_for(model);
-  return !nodes.empty() && std::none_of(nodes.begin(), nodes.end(),
-                                        [this](route::NodeIndex node) { return core_.fleet.ours(node); });
+  return !nodes.empty() && std::none_of(nodes.begin(), nodes.end(), [this](route::NodeIndex node) {
+    return core_.fleet.is_troupe_worker(node);
+  });
 }
 
 // The model of a body that names none.

@@ -17,7 +17,7 @@
 namespace troupe {
 
 // A gateway that has just started holds what it cannot send yet for so long at most.
-inline constexpr Duration kFirstLookMax = std::chrono::seconds(2);
+inline constexpr Duration kInitialProbingMax = std::chrono::seconds(2);
 
 class RequestIntake {
  public:
@@ -30,11 +30,11 @@ class RequestIntake {
   ApiResult<bool> prepare(const HttpRequest& request, ForwardParser parse, RequestContext& context);
   // `prepared` failed only because the gateway has not yet probed all workers: prepare_after_look() may
   // succeed.
-  bool awaits_first_look(const ApiResult<bool>& prepared, const RequestContext& context) const;
+  bool awaits_initial_probing(const ApiResult<bool>& prepared, const RequestContext& context) const;
   Task<ApiResult<bool>> prepare_after_look(const Exchange& exchange, ForwardParser parse,
                                            RequestContext& context);
-  // Waits until all workers have been probed, for kFirstLookMax at most.
-  Task<void> first_look(const Exchange& exchange, RequestContext& context);
+  // Waits until all workers have been probed, for kInitialProbingMax at most.
+  Task<void> await_initial_probing(const Exchange& exchange, RequestContext& context);
 
   RequestParserInput parser_input(const RequestContext& context) { return input_of(core_.parser, context); }
 

@@ -75,7 +75,7 @@ using ForwardParser = ApiResult<RoutedRequest> (*)(const HttpRequest& request,
                                                    const RequestParserInput& input);
 ForwardParser forward_parser(std::string_view path);
 
-// Which of the two a body is, where no path says so (/admin/explain): chat if it has `messages`.
+// The kind of a body where no path says so (/admin/explain): chat if it has `messages`.
 ApiResult<GenerateRequest::Kind> kind_of_body(std::string_view body);
 
 }  // namespace troupe

@@ -25,7 +25,7 @@ GossipRounds::GossipRounds(const GossipRules& rules, Router& router) : rules_(ru
 void GossipRounds::add(Peer peer, TimePoint now) {
   const auto [added, is_new] = peers_.try_emplace(peer);
   TROUPE_CHECK(is_new, "the number of a peer is in use");
-  added->second.next_look = now + rules_.interval;
+  added->second.next_check = now + rules_.interval;
 }
 
 void GossipRounds::remove(Peer peer) {
@@ -33,8 +33,8 @@ void GossipRounds::remove(Peer peer) {
   TROUPE_CHECK(removed == 1, "the peer was never added, or is removed");
 }
 
-TimePoint GossipRounds::next_look(Peer peer) const {
-  return at(peers_, peer).next_look;
+TimePoint GossipRounds::next_check(Peer peer) const {
+  return at(peers_, peer).next_check;
 }
 
 void GossipRounds::collect(TimePoint now) {
@@ -42,7 +42,7 @@ void GossipRounds::collect(TimePoint now) {
   std::vector<PeerLoad> ledger;
   const bool all = now >= refreshed_at_ + rules_.refresh;
   if (all) refreshed_at_ = now;
-  if (rules_.ledger) ledger = router_.take_ledger(all);
+  if (rules_.ledger) ledger = router_.export_peer_loads(all);
   for (auto& [number, peer] : peers_) {
     if (peer.self) continue;
     peer.placements.insert(peer.placements.end(), placements.begin(), placements.end());
@@ -59,24 +59,24 @@ void GossipRounds::drop_oldest(PeerState& peer) {
   dropped_ += over;
 }
 
-bool GossipRounds::look(Peer number, TimePoint now) {
+bool GossipRounds::send_due(Peer number, TimePoint now) {
   PeerState& peer = at(peers_, number);
   TROUPE_CHECK(!peer.under_way, "one message to a peer at a time");
   if (peer.self) return false;
-  peer.next_look = now + std::max(rules_.interval, peer.pause);
+  peer.next_check = now + std::max(rules_.interval, peer.pause);
   if (!peer.placements.empty() || !peer.ledger.empty()) return true;
-  const bool probes = peer.pause > Duration::zero() || !peer.tried || peer.greets;
-  return probes || now >= peer.sent_at + rules_.refresh || lacks_table(peer, now);
+  const bool probes = peer.pause > Duration::zero() || !peer.tried || peer.hello_due;
+  return probes || now >= peer.sent_at + rules_.refresh || has_stale_table(peer, now);
 }
 
-// Decided by its last news; but a table just sent is not sent again before the peer could answer.
-bool GossipRounds::lacks_table(const PeerState& peer, TimePoint now) const {
-  if (!router_.planning().lacks_table(peer.name)) return false;
+// Decided by its last announcement; but a table just sent is not sent again before the peer could answer.
+bool GossipRounds::has_stale_table(const PeerState& peer, TimePoint now) const {
+  if (!router_.planning().has_stale_table(peer.name)) return false;
   return peer.table_sent != router_.planning().version() || now >= peer.table_sent_at + rules_.refresh;
 }
 
 // The peer was away: of what it missed, nodes that have died since hold nothing any more.
-void GossipRounds::drop_untrue(PeerState& peer) const {
+void GossipRounds::drop_dead_nodes(PeerState& peer) const {
   const ResidencyIndex& placed = router_.known().shadow;
   std::erase_if(peer.placements, [&](const Placement& p) {
     return placed.tokens(p.set, p.node) == 0 && placed.tokens(p.session, p.node) == 0;
@@ -87,9 +87,9 @@ GossipMessage GossipRounds::begin(Peer number, TimePoint now) {
   PeerState& peer = at(peers_, number);
   TROUPE_CHECK(!peer.under_way, "one message to a peer at a time");
   peer.under_way = true;
-  peer.greets = false;
+  peer.hello_due = false;
   peer.sent_at = now;
-  if (peer.pause > Duration::zero()) drop_untrue(peer);
+  if (peer.pause > Duration::zero()) drop_dead_nodes(peer);
   peer.placements_sent = std::exchange(peer.placements, {});
   peer.ledger_sent.clear();
   for (const auto& [node, load] : peer.ledger) peer.ledger_sent.push_back(load);
@@ -102,9 +102,9 @@ GossipMessage GossipRounds::begin(Peer number, TimePoint now) {
   GossipMessage message;
   message.placements = peer.placements_sent;
   message.ledger = peer.ledger_sent;
-  message.news = router_.planning().news();
+  message.announcement = router_.planning().announcement();
   message.sample = peer.sample;
-  if (lacks_table(peer, now)) put_table(peer, now, message);
+  if (has_stale_table(peer, now)) put_table(peer, now, message);
   return message;
 }
 
@@ -128,11 +128,11 @@ GossipNotes GossipRounds::end(PeerState& peer, bool answers, TimePoint now) {
   const Duration longer =
       std::clamp<Duration>(2 * peer.pause, std::min(4 * rules_.interval, rules_.retry_max), rules_.retry_max);
   peer.pause = answers ? Duration::zero() : longer;
-  peer.next_look = now + std::max(rules_.interval, peer.pause);
+  peer.next_check = now + std::max(rules_.interval, peer.pause);
   return notes;
 }
 
-GossipNotes GossipRounds::answered(Peer number, const std::optional<GatewayNews>& by, TimePoint now) {
+GossipNotes GossipRounds::answered(Peer number, const std::optional<GatewayAnnouncement>& by, TimePoint now) {
   PeerState& peer = at(peers_, number);
   GossipNotes notes = end(peer, true, now);
   peer.placements_sent.clear();
@@ -143,7 +143,7 @@ GossipNotes GossipRounds::answered(Peer number, const std::optional<GatewayNews>
   }
   const bool another = std::exchange(peer.name, by->name) != by->name;
   notes.other_sets = observe(*by, now);
-  if (another && welcomes(by->name)) welcome(peer);
+  if (another && owes_full_sync(by->name)) queue_full_sync(peer);
   return notes;
 }
 
@@ -161,7 +161,7 @@ GossipNotes GossipRounds::failed(Peer number, TimePoint now) {
 
 // True: this gateway has the smallest name of those that answer. (An earlier life of the newcomer is silent,
 // but may not have been forgotten yet.)
-bool GossipRounds::welcomes(const Hash128& newcomer) const {
+bool GossipRounds::owes_full_sync(const Hash128& newcomer) const {
   return std::none_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
     const PeerState& peer = entry.second;
     const bool answers = !peer.self && peer.pause == Duration::zero() && !peer.name.is_zero();
@@ -170,7 +170,7 @@ bool GossipRounds::welcomes(const Hash128& newcomer) const {
 }
 
 // All that is known goes before what has happened since.
-void GossipRounds::welcome(PeerState& peer) {
+void GossipRounds::queue_full_sync(PeerState& peer) {
   std::vector<Placement> all = router_.placements().all(rules_.placements_max);
   all.insert(all.end(), peer.placements.begin(), peer.placements.end());
   peer.placements = std::move(all);
@@ -189,24 +189,24 @@ void GossipRounds::leave_out(PeerState& peer) {
 }
 
 // Gateways of one fleet have to divide its sets alike. Where they do not, the operator has to know: true for
-// the first news of each that does not.
-bool GossipRounds::observe(const GatewayNews& news, TimePoint now) {
-  router_.planning().observe(news, now);
-  const GatewayNews own = router_.planning().news();
-  if (news.name == own.name || news.strict_sets == own.strict_sets) return false;
+// the first announcement of each that does not.
+bool GossipRounds::observe(const GatewayAnnouncement& announcement, TimePoint now) {
+  router_.planning().observe(announcement, now);
+  const GatewayAnnouncement own = router_.planning().announcement();
+  if (announcement.name == own.name || announcement.strict_sets == own.strict_sets) return false;
   if (differing_.size() >= rules_.senders_max) differing_.clear();
-  return differing_.insert(news.name).second;
+  return differing_.insert(announcement.name).second;
 }
 
 size_t GossipRounds::other_sets() const {
-  const uint32_t own = router_.planning().news().strict_sets;
+  const uint32_t own = router_.planning().announcement().strict_sets;
   const auto& others = router_.planning().gateways().others();
-  const auto differs = [own](const auto& entry) { return entry.second.news.strict_sets != own; };
+  const auto differs = [own](const auto& entry) { return entry.second.announcement.strict_sets != own; };
   return static_cast<size_t>(std::count_if(others.begin(), others.end(), differs));
 }
 
 StatusOr<GossipNotes> GossipRounds::receive(const GossipMessage& message, TimePoint now) {
-  const Hash128& name = message.news.name;
+  const Hash128& name = message.announcement.name;
   if (name == router_.options().name) return GossipNotes{};  // its own, by its own list of peers
   if (senders_.size() >= rules_.senders_max && !senders_.contains(name))
     return absl::ResourceExhaustedError("gossip: more gateways than are followed");
@@ -214,27 +214,27 @@ StatusOr<GossipNotes> GossipRounds::receive(const GossipMessage& message, TimePo
   if (!message.sample.empty())
     TROUPE_RETURN_IF_ERROR(router_.planning().adopt_sample(name, message.sample, now));
   GossipNotes notes;
-  notes.other_sets = observe(message.news, now);
+  notes.other_sets = observe(message.announcement, now);
   router_.placements().adopt(message.placements);
   const auto [known, added] = senders_.try_emplace(name);
   if (added) known->second.number = sender_count_++;
   known->second.received_at = now;
-  if (rules_.ledger) router_.adopt_ledger(known->second.number, message.ledger);
+  if (rules_.ledger) router_.apply_peer_loads(known->second.number, message.ledger);
   if (!added) return notes;
-  greet(name, now);
+  queue_hellos(name, now);
   notes.wakes = true;
   return notes;
 }
 
 // A sender has begun, or is back: a peer whose name it is, or any of them, gets a message at once, whose
 // answer shows who it is.
-void GossipRounds::greet(const Hash128& sender, TimePoint now) {
+void GossipRounds::queue_hellos(const Hash128& sender, TimePoint now) {
   const bool known = std::any_of(peers_.begin(), peers_.end(),
                                  [&](const auto& entry) { return entry.second.name == sender; });
   for (auto& [number, peer] : peers_) {
     if (known && peer.name != sender) continue;
-    peer.greets = true;
-    peer.next_look = std::min(peer.next_look, now);
+    peer.hello_due = true;
+    peer.next_check = std::min(peer.next_check, now);
   }
 }
 

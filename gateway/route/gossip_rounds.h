@@ -5,14 +5,14 @@
 // gateway encodes them (gateway/cluster/gossip.h), a simulator hands them over as they are.
 //
 // clang-format off
-//   collect(now)               every GossipRules::interval: the router's news are queued for every peer
-//   at = next_look(peer)       then: look(peer, now)? → begin(peer, now) is on its way to the peer
+//   collect(now)               every GossipRules::interval: what the router has new is queued for every peer
+//   at = next_check(peer)      then: send_due(peer, now)? → begin(peer, now) is on its way to the peer
 //   answered(peer, a, now)     its outcome, exactly once for every begin()
 //   or failed(peer, now)
 //   receive(m, now)            a peer's message, at any time
 // clang-format on
 //
-// - a message goes out when there is news, when the peer lacks the table, when the peer is not known to
+// - a message goes out when something is new, when the peer lacks the table, when the peer is not known to
 //   answer, when it may be the gateway that has just begun to speak, and every GossipRules::refresh
 // - a peer that fails is tried at intervals that double. Its placements wait, the newest of them, and those
 //   on nodes that have died since are dropped; a ledger does not wait, for the next one replaces it
@@ -47,7 +47,7 @@ struct GossipRules {
   Duration refresh = std::chrono::seconds(1);  // all of the ledger, whether it changed or not
   Duration retry_max = std::chrono::seconds(5);
   Duration forget_after = std::chrono::seconds(3);
-  size_t placements_max = kPlacementsTold;  // waiting for a peer; the oldest are dropped
+  size_t placements_max = kPlacementsPerPeerMax;  // waiting for a peer; the oldest are dropped
   size_t senders_max = 1024;
   size_t table_bytes_max = 14u << 20;  // a longer table is not sent
 };
@@ -56,7 +56,7 @@ struct GossipRules {
 struct GossipMessage {
   std::span<const Placement> placements;
   std::span<const PeerLoad> ledger;
-  GatewayNews news;
+  GatewayAnnouncement announcement;
   std::string_view table;      // for a peer that lacks it, else empty
   std::string_view sample;     // of the sets' loads; empty: nothing new
   size_t table_too_large = 0;  // bytes of the table that was therefore left out
@@ -66,8 +66,8 @@ struct GossipMessage {
 struct GossipNotes {
   std::optional<bool> answers;  // the peer's first outcome, or another than its last
   bool is_self = false;         // the peer is this gateway: it gets no more messages
-  bool wakes = false;           // a gateway has begun to speak: next_look() of some peers is now
-  bool other_sets = false;      // first news of a gateway that divides sets in another way
+  bool wakes = false;           // a gateway has begun to speak: next_check() of some peers is now
+  bool other_sets = false;      // first announcement of a gateway that divides sets in another way
 };
 
 class GossipRounds {
@@ -83,27 +83,28 @@ class GossipRounds {
   void remove(Peer peer);
 
   void collect(TimePoint now);
-  // Time of the next look(), unless a message is on its way.
-  TimePoint next_look(Peer peer) const;
+  // Time of the next send_due(), unless a message is on its way.
+  TimePoint next_check(Peer peer) const;
   // True: a message is due.
-  bool look(Peer peer, TimePoint now);
+  bool send_due(Peer peer, TimePoint now);
   // REQUIRES: none is on its way to the peer.
   GossipMessage begin(Peer peer, TimePoint now);
-  // With the news of who answered; none: of another kind than a gateway's, and it gets what it accepts.
-  GossipNotes answered(Peer peer, const std::optional<GatewayNews>& by, TimePoint now);
+  // With the announcement of the gateway that answered; none: of another kind than a gateway's, and it gets
+  // what it accepts.
+  GossipNotes answered(Peer peer, const std::optional<GatewayAnnouncement>& by, TimePoint now);
   GossipNotes failed(Peer peer, TimePoint now);
 
-  // Takes what the gateway that message.news names has sent. The error names what is malformed, or
+  // Takes what the gateway that message.announcement names has sent. The error names what is malformed, or
   // says that there are more gateways than are followed.
   StatusOr<GossipNotes> receive(const GossipMessage& message, TimePoint now);
-  // The answer to any message: this gateway's own news.
-  GatewayNews answer() const { return router_.planning().news(); }
+  // The answer to any message: this gateway's own announcement.
+  GatewayAnnouncement answer() const { return router_.planning().announcement(); }
 
   // Another worker has the slot from now on: queued placements and loads of the last one are dropped.
   void forget_node(NodeIndex node);
 
   uint64_t dropped() const { return dropped_; }  // placements, so far
-  // Gateways that sent news lately and divide sets in another way.
+  // Gateways that announced themselves lately and divide sets in another way.
   size_t other_sets() const;
 
  private:
@@ -117,10 +118,10 @@ class GossipRounds {
     std::string sample;
 
     bool self = false;
-    bool tried = false;   // a message had an outcome
-    bool greets = false;  // a message is due, whether there is news or not
-    Hash128 name;         // as it answered last
-    TimePoint next_look{}, sent_at{};
+    bool tried = false;      // a message had an outcome
+    bool hello_due = false;  // a message is due, whether something is new or not
+    Hash128 name;            // as it answered last
+    TimePoint next_check{}, sent_at{};
     TableVersion table_sent;
     TimePoint table_sent_at{};
     uint64_t sample_sent = 0;
@@ -130,16 +131,16 @@ class GossipRounds {
     uint32_t number = 0;
     TimePoint received_at{};
   };
-  bool lacks_table(const PeerState& peer, TimePoint now) const;
+  bool has_stale_table(const PeerState& peer, TimePoint now) const;
   void drop_oldest(PeerState& peer);
-  void drop_untrue(PeerState& peer) const;
+  void drop_dead_nodes(PeerState& peer) const;
   void put_table(PeerState& peer, TimePoint now, GossipMessage& message);
-  void welcome(PeerState& peer);
-  void greet(const Hash128& sender, TimePoint now);
+  void queue_full_sync(PeerState& peer);
+  void queue_hellos(const Hash128& sender, TimePoint now);
   void leave_out(PeerState& peer);
   GossipNotes end(PeerState& peer, bool answers, TimePoint now);
-  bool observe(const GatewayNews& news, TimePoint now);
-  bool welcomes(const Hash128& newcomer) const;
+  bool observe(const GatewayAnnouncement& announcement, TimePoint now);
+  bool owes_full_sync(const Hash128& newcomer) const;
   void forget_silent(TimePoint now);
 
   const GossipRules rules_;

@@ -38,8 +38,8 @@ bool is_first(const Hash128& set, NodeIndex node, const ClusterView& view, std::
 
 std::vector<Hash128> HandoverTargets::sets_of(NodeIndex node) const {
   absl::flat_hash_set<Hash128> found;
-  const auto note = [&found](const Hash128& key, Held kind, int64_t) {
-    if (kind == Held::kSet) found.insert(key);
+  const auto note = [&found](const Hash128& key, HolderKind kind, int64_t) {
+    if (kind == HolderKind::kSet) found.insert(key);
   };
   known_.exact->index.for_each_of(node, note);
   known_.shadow.for_each_of(node, note);

@@ -1,7 +1,7 @@
 #pragma once
 
-// Which sets and conversations move when a node leaves or begins empty, and where to. The order of the moves
-// is Handover's (placement/handover.h).
+// Sets and conversations that move when a node leaves or begins empty, and their targets. The order of the
+// moves is Handover's (placement/handover.h).
 //
 // Not thread-safe; Router's part.
 

@@ -9,8 +9,8 @@ using Kind = StoreCommand::Kind;
 LeaderSync::LeaderSync(const Options& options, Router& router)
     : options_(options), router_(router), shared_(router.options().name.hex()) {}
 
-StoreNews LeaderSync::saw_all(int64_t revision, int64_t asked, const StoreKey* leader,
-                              const StoreKey* table) {
+StoreUpdate LeaderSync::saw_all(int64_t revision, int64_t asked, const StoreKey* leader,
+                                const StoreKey* table) {
   shared_.begun_anew(revision, asked);
   saw_leader(leader, revision);
   return saw_table(table, revision);
@@ -24,18 +24,18 @@ void LeaderSync::saw_leader(const StoreKey* key, int64_t revision) {
   }
 }
 
-StoreNews LeaderSync::saw_table(const StoreKey* key, int64_t revision) {
-  StoreNews news;
+StoreUpdate LeaderSync::saw_table(const StoreKey* key, int64_t revision) {
+  StoreUpdate update;
   const bool heeded = key == nullptr ? shared_.table_is(0, 0, revision)
                                      : shared_.table_is(key->created, key->modified, revision);
-  if (!heeded) return news;
+  if (!heeded) return update;
   const TableVersion before = router_.planning().version();
   const uint64_t others = router_.planning().tables_of_other_kind();
-  news.table = router_.planning().adopt_table(key->value);
-  news.other_kind = router_.planning().tables_of_other_kind() != others;
-  news.adopted = router_.planning().version() != before;
-  behind_ = news.table.ok() && !news.other_kind && router_.planning().table_message() != key->value;
-  return news;
+  update.table = router_.planning().adopt_table(key->value);
+  update.other_kind = router_.planning().tables_of_other_kind() != others;
+  update.adopted = router_.planning().version() != before;
+  behind_ = update.table.ok() && !update.other_kind && router_.planning().table_message() != key->value;
+  return update;
 }
 
 StoreCommand LeaderSync::next(TimePoint now) {
@@ -81,7 +81,7 @@ void LeaderSync::lease_kept(int64_t lease, TimePoint until) {
 
 // The value is put under the lease: its key also says that this gateway is alive.
 std::optional<StoreCommand> LeaderSync::loads_ask() {
-  const uint32_t nodes = router_.planning().news().nodes;
+  const uint32_t nodes = router_.planning().announcement().nodes;
   if (loads_lease_ == lease_ && loads_sample_ == router_.planning().own().number() && loads_nodes_ == nodes)
     return std::nullopt;
   loads_lease_ = lease_;
@@ -97,7 +97,7 @@ std::optional<StoreCommand> LeaderSync::loads_ask() {
 std::optional<StoreCommand> LeaderSync::lead_ask(TimePoint now) const {
   if (!leads_or_may_) return std::nullopt;
   const TablePlanning& planning = router_.planning();
-  const bool may_plan = planning.gateways().may_plan(planning.news(), now);
+  const bool may_plan = planning.gateways().may_plan(planning.announcement(), now);
   StoreCommand ask;
   // Another gateway sees more of the fleet, and may have the key; or the key has no owner.
   if ((shared_.holds_key() && !may_plan) || shared_.may_remove_leader(now)) {
@@ -130,24 +130,24 @@ std::optional<StoreCommand> LeaderSync::write_ask(TimePoint now) {
   return ask;
 }
 
-StoreNews LeaderSync::answered(const StoreAnswer& answer, TimePoint now) {
-  StoreNews news;
+StoreUpdate LeaderSync::answered(const StoreAnswer& answer, TimePoint now) {
+  StoreUpdate update;
   switch (asked_.kind) {
     case Kind::kNothing:
     case Kind::kKeepLease:
-      return news;
+      return update;
     case Kind::kPutLoads:
       break;
     case Kind::kObserve:
-      observe(answer, news, now);
+      observe(answer, update, now);
       break;
     case Kind::kLook:
-      news = look(answer);
+      update = look(answer);
       break;
     case Kind::kCampaign:
     case Kind::kResign:
     case Kind::kWrite:
-      news = settle(answer);
+      update = settle(answer);
       break;
   }
   stage_ = static_cast<Stage>(static_cast<int>(stage_) + 1);
@@ -156,7 +156,7 @@ StoreNews LeaderSync::answered(const StoreAnswer& answer, TimePoint now) {
     looks_ = true;
     stage_ = Stage::kLook;
   }
-  return news;
+  return update;
 }
 
 void LeaderSync::failed() {
@@ -164,11 +164,11 @@ void LeaderSync::failed() {
   stage_ = Stage::kOver;
 }
 
-void LeaderSync::observe(const StoreAnswer& answer, StoreNews& news, TimePoint now) {
+void LeaderSync::observe(const StoreAnswer& answer, StoreUpdate& update, TimePoint now) {
   shared_.begun_anew(answer.revision, asked_at_);
   saw_leader(answer.leader ? &*answer.leader : nullptr, answer.revision);
   const StoreKey table = answer.table.value_or(StoreKey());
-  looks_ = shared_.lacks(table.created, table.modified, answer.revision);
+  looks_ = shared_.has_stale_table(table.created, table.modified, answer.revision);
   GatewayShard there{0, static_cast<int64_t>(answer.loads.size())};
   const std::string own = router_.options().name.hex();
   there.index = std::count_if(answer.loads.begin(), answer.loads.end(),
@@ -181,22 +181,22 @@ void LeaderSync::observe(const StoreAnswer& answer, StoreNews& news, TimePoint n
     const auto name = Hash128::from_hex(gateway);
     Status adopted = name ? router_.planning().adopt_loads_message(*name, message, now)
                           : invalid_argument("the key ends in a gateway's name, 32 hex digits");
-    if (!adopted.ok()) news.loads.emplace_back(gateway, std::move(adopted));
+    if (!adopted.ok()) update.loads.emplace_back(gateway, std::move(adopted));
   }
 }
 
-StoreNews LeaderSync::look(const StoreAnswer& answer) {
+StoreUpdate LeaderSync::look(const StoreAnswer& answer) {
   const auto seen = [](const std::optional<StoreKey>& key) { return key ? &*key : nullptr; };
   return saw_all(answer.revision, asked_at_, seen(answer.leader), seen(answer.table));
 }
 
 // Done: the store holds the value; not done: it holds another one.
-StoreNews LeaderSync::settle(const StoreAnswer& answer) {
-  StoreNews news;
+StoreUpdate LeaderSync::settle(const StoreAnswer& answer) {
+  StoreUpdate update;
   if (!answer.done) {
-    news = look(answer);
-    news.refused = asked_.kind == Kind::kWrite;
-    return news;
+    update = look(answer);
+    update.refused = asked_.kind == Kind::kWrite;
+    return update;
   }
   shared_.begun_anew(answer.revision, asked_at_);
   StoreKey key;
@@ -206,15 +206,15 @@ StoreNews LeaderSync::settle(const StoreAnswer& answer) {
   key.created = asked_.kind == Kind::kWrite ? table_created : answer.revision;
   key.modified = answer.revision;
   if (asked_.kind == Kind::kWrite) {
-    news = saw_table(&key, answer.revision);
-    news.written = true;
+    update = saw_table(&key, answer.revision);
+    update.written = true;
   } else {
     const bool deleted = asked_.kind == Kind::kResign;
-    news.resigned = deleted && shared_.holds_key();
-    news.removed_leader = deleted && !news.resigned;
+    update.resigned = deleted && shared_.holds_key();
+    update.removed_leader = deleted && !update.resigned;
     saw_leader(deleted ? nullptr : &key, answer.revision);
   }
-  return news;
+  return update;
 }
 
 }  // namespace troupe::route

@@ -62,7 +62,7 @@ struct StoreAnswer {
 };
 
 // Outcome of an answer, for the log and the metrics.
-struct StoreNews {
+struct StoreUpdate {
   bool written = false, refused = false, resigned = false;
   bool removed_leader = false;  // a leader's key without a lease, which would have stayed for ever
   bool adopted = false;
@@ -83,10 +83,10 @@ class LeaderSync {
 
   // The store's state, all as of one revision, asked for when shared().revision() was `asked`; null: the key
   // does not exist.
-  StoreNews saw_all(int64_t revision, int64_t asked, const StoreKey* leader, const StoreKey* table);
+  StoreUpdate saw_all(int64_t revision, int64_t asked, const StoreKey* leader, const StoreKey* table);
   // A key was changed or read.
   void saw_leader(const StoreKey* key, int64_t revision);
-  StoreNews saw_table(const StoreKey* key, int64_t revision);
+  StoreUpdate saw_table(const StoreKey* key, int64_t revision);
 
   void begin() { stage_ = Stage::kLease; }
   // The next question. REQUIRES: the last one was answered by one of the next three; or begin().
@@ -94,7 +94,7 @@ class LeaderSync {
   // kKeepLease: the lease holds until then by the local clock, counted from before it was asked for.
   void lease_kept(int64_t lease, TimePoint until);
   // Any other kind.
-  StoreNews answered(const StoreAnswer& answer, TimePoint now);
+  StoreUpdate answered(const StoreAnswer& answer, TimePoint now);
   // The outcome of the question is unknown. The round is over.
   void failed();
 
@@ -111,9 +111,9 @@ class LeaderSync {
   std::optional<StoreCommand> loads_ask();
   std::optional<StoreCommand> lead_ask(TimePoint now) const;
   std::optional<StoreCommand> write_ask(TimePoint now);
-  void observe(const StoreAnswer& answer, StoreNews& news, TimePoint now);
-  StoreNews look(const StoreAnswer& answer);
-  StoreNews settle(const StoreAnswer& answer);
+  void observe(const StoreAnswer& answer, StoreUpdate& update, TimePoint now);
+  StoreUpdate look(const StoreAnswer& answer);
+  StoreUpdate settle(const StoreAnswer& answer);
 
   const Options options_;
   Router& router_;

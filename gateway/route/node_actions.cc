@@ -11,7 +11,7 @@ bool perform(Router& router, const NodeAction& action) {
       router.handover().come_back(action.node);
       return true;
     case NodeAction::Kind::kAdopt:
-      router.adopt(action.view);
+      router.update_cluster(action.view);
       return true;
     default:
       return false;

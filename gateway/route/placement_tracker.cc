@@ -19,7 +19,7 @@ void PlacementTracker::advance(TimePoint now) {
   while (!unconfirmed_.empty() && unconfirmed_.front().until <= now) forget_oldest();
 }
 
-void PlacementTracker::vacate(std::span<const NodeIndex> nodes) {
+void PlacementTracker::remove_nodes(std::span<const NodeIndex> nodes) {
   const auto is_there = [&](const auto& of) {
     return std::binary_search(nodes.begin(), nodes.end(), of.node);
   };
@@ -96,8 +96,8 @@ void PlacementTracker::remember(const Placement& p) {
   const bool unseen = p.node < view.size() && view.node(p.node).state == NodeState::kUnknown;
   if (!view.routable(p.node) && !unseen) return;
   if (!p.session.is_zero())
-    known_.shadow.put({p.session, Held::kSession, p.node, p.session_tokens, p.session_charge});
-  if (!p.set.is_zero()) known_.shadow.put({p.set, Held::kSet, p.node, p.set_tokens, p.set_tokens});
+    known_.shadow.put({p.session, HolderKind::kSession, p.node, p.session_tokens, p.session_charge});
+  if (!p.set.is_zero()) known_.shadow.put({p.set, HolderKind::kSet, p.node, p.set_tokens, p.set_tokens});
 }
 
 FeedResult PlacementTracker::residency(NodeIndex node, const ResidencyEvent& event) {
@@ -126,7 +126,7 @@ std::vector<Placement> PlacementTracker::all(size_t max) const {
       Placement placed;
       placed.node = n;
       const auto tokens = static_cast<uint32_t>(put.tokens);
-      if (put.kind == Held::kSet) {
+      if (put.kind == HolderKind::kSet) {
         placed.set = put.key;
         placed.set_tokens = tokens;
       } else {

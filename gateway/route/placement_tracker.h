@@ -32,7 +32,7 @@ class PlacementTracker {
   void advance(TimePoint now);
   FeedResult residency(NodeIndex node, const ResidencyEvent& event);
   // Nodes, in order, whose slots other nodes get.
-  void vacate(std::span<const NodeIndex> nodes);
+  void remove_nodes(std::span<const NodeIndex> nodes);
   // The node has no residency feed in step, so what was placed there is all that is known.
   bool relies_on_shadow(NodeIndex node) const { return !known_.exact->feeds.in_step(node); }
 

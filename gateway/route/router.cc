@@ -35,7 +35,7 @@ std::unique_ptr<RouterCore> new_core(const RouterOptions& options, std::shared_p
 }
 
 // The request's set, and that many tokens of its conversation, on the node it was sent to.
-Placement placement_of(const PrefixKey& key, const Sent& sent, int64_t session_tokens) {
+Placement placement_of(const PrefixKey& key, const InFlight& sent, int64_t session_tokens) {
   Placement placed;
   placed.node = sent.node;
   placed.set = key.set;
@@ -57,16 +57,16 @@ Router::Router(const RouterOptions& options, uint64_t seed, std::shared_ptr<Exac
       policy_(make_policy(options.policy, options.affinity)),
       planning_(*core_),
       placements_(*core_),
-      sketch_(options.sketch) {}
+      shared_prefixes_(options.sketch) {}
 
-void Router::adopt(std::shared_ptr<const ClusterView> view) {
+void Router::update_cluster(std::shared_ptr<const ClusterView> view) {
   const bool replaced = forget_replaced(*view);
   const bool moved = replaced || view->memberships() != known_.view->memberships();
   for (auto n = static_cast<NodeIndex>(known_.view->size()); n < view->size(); ++n)
     known_.shadow.set_budget(n, options_.memory.node_kv_tokens_guess);
   known_.view = std::move(view);
-  known_.loads.adopt(*known_.view);
-  policy_->adopt(*known_.view);
+  known_.loads.update_cluster(*known_.view);
+  policy_->update_cluster(*known_.view);
   if (moved) planning_.view_changed();
 }
 
@@ -126,13 +126,13 @@ Decision Router::choose(const PrefixKey& key, std::string_view model, TimePoint 
   return decision;
 }
 
-PolicyRequest Router::request_of(const PrefixKey& key, const Sent& sent) const {
+PolicyRequest Router::request_of(const PrefixKey& key, const InFlight& sent) const {
   return {sent.id, key, sent.node, sent.tokens, sent.expect_cached, 0};
 }
 
-Sent Router::sent(const PrefixKey& key, std::string_view model, const Candidate& candidate, TimePoint now,
-                  int64_t answers) {
-  Sent sent;
+InFlight Router::on_sent(const PrefixKey& key, std::string_view model, const Candidate& candidate,
+                         TimePoint now, int64_t answers) {
+  InFlight sent;
   sent.node = candidate.node;
   sent.id = ++sent_count_;
   sent.tokens = tokens_of(key);
@@ -144,13 +144,13 @@ Sent Router::sent(const PrefixKey& key, std::string_view model, const Candidate&
   booking.answers = answers;
   booking.prompt_tokens = sent.tokens.prompt;
   sent.ticket = known_.loads.open(candidate.node, booking, now);
-  sent.life = sent.ticket.life;
+  sent.incarnation = sent.ticket.incarnation;
   sent.work_tokens = booking.work_tokens;
   known_.sets.note(key.set, model, sent.work_tokens, now);
   planning_.own().note(key.set, model, sent.work_tokens, now);
   if (sent.tokens.prefix_known) planning_.own().learn_tokens(key.set, sent.tokens.prefix);
-  policy_->sent(request_of(key, sent), now);
-  if (key.refined) sketch_.learn(key, now);
+  policy_->on_sent(request_of(key, sent), now);
+  if (key.refined) shared_prefixes_.learn(key, now);
   return sent;
 }
 
@@ -164,23 +164,23 @@ int64_t Router::usual_answer_tokens() const {
   return completion_mean_ > 0 ? std::max<int64_t>(static_cast<int64_t>(completion_mean_), 1) : kAnswerGuess;
 }
 
-void Router::first_byte(const PrefixKey& key, Sent& sent, TimePoint now) {
+void Router::first_byte(const PrefixKey& key, InFlight& sent, TimePoint now) {
   known_.loads.first_byte(sent.ticket);
   if (sent.answered) return;
   sent.answered = true;
-  if (same_life(sent)) place(key, sent, now);
+  if (same_incarnation(sent)) place(key, sent, now);
   policy_->first_byte(request_of(key, sent), now);
 }
 
 // Actual work of a request: 0 if no answer began; the estimate if the answer carried no counts.
-int64_t Router::work_of(const Sent& sent, const std::optional<AnswerCounts>& counts) const {
+int64_t Router::work_of(const InFlight& sent, const std::optional<AnswerCounts>& counts) const {
   if (!counts) return sent.answered ? sent.work_tokens : 0;
   const int64_t cached = counts->has_cached ? counts->cached_tokens : sent.expect_cached;
   return std::max<int64_t>(counts->prompt_tokens - cached, 0) + counts->completion_tokens;
 }
 
-void Router::finished(const PrefixKey& key, Sent& sent, const std::optional<AnswerCounts>& counts,
-                      TimePoint now) {
+void Router::on_finished(const PrefixKey& key, InFlight& sent, const std::optional<AnswerCounts>& counts,
+                         TimePoint now) {
   if (counts && !sent.answered) first_byte(key, sent, now);
   known_.loads.close(sent.ticket);
   planning_.own().correct(key.set, work_of(sent, counts) - sent.work_tokens, now);
@@ -207,15 +207,15 @@ void Router::finished(const PrefixKey& key, Sent& sent, const std::optional<Answ
     sent.tokens.prompt += counts->completion_tokens;
     const auto own = static_cast<double>(std::max<int64_t>(sent.tokens.prompt - sent.tokens.prefix, 0));
     known_.conversation_tokens += kConversationStep * (own - known_.conversation_tokens);
-    if (same_life(sent) && !key.session.is_zero()) {
+    if (same_incarnation(sent) && !key.session.is_zero()) {
       placements_.placed(placement_of(key, sent, sent.tokens.prompt), now);
     }
   }
-  policy_->finished(request, now);
+  policy_->on_finished(request, now);
 }
 
 // Places what the node has now computed: the prompt, and soon an answer of about the usual length.
-void Router::place(const PrefixKey& key, const Sent& sent, TimePoint now) {
+void Router::place(const PrefixKey& key, const InFlight& sent, TimePoint now) {
   const bool plain_text = !key.anchors.empty() && !key.chat && key.anchors.back().tokens == 0;
   if (key.session.is_zero() || plain_text) {
     // Workers report sets and sessions. The links of a prompt with neither are reported only where they carry
@@ -230,20 +230,20 @@ void Router::place(const PrefixKey& key, const Sent& sent, TimePoint now) {
   if (placements_.relies_on_shadow(sent.node)) placements_.publish(placed);
 }
 
-std::vector<PeerLoad> Router::take_ledger(bool all) {
+std::vector<PeerLoad> Router::export_peer_loads(bool all) {
   std::vector<PeerLoad> changes;
   known_.loads.take_changes(changes, all);
   return changes;
 }
 
-std::vector<Router::Way> Router::ways(TimePoint now) const {
+std::vector<Router::NextHop> Router::next_hops(TimePoint now) const {
   absl::flat_hash_map<Hash128, std::string_view> models;
   for (const SetLoad& load : planning_.planner().common().loads.sets) models.emplace(load.set, load.model);
-  std::vector<Way> ways;
-  ways.reserve(known_.table->sets().size());
+  std::vector<NextHop> next_hops;
+  next_hops.reserve(known_.table->sets().size());
   for (const auto& [set, homes] : known_.table->sets()) {
-    Way& way = ways.emplace_back();
-    way.set = set;
+    NextHop& hop = next_hops.emplace_back();
+    hop.set = set;
     // Strict mode: many keys share the set, and only its homes may be asked.
     std::vector<NodeIndex> nodes(homes.nodes().begin(), homes.nodes().end());
     const auto model = models.find(set);
@@ -256,10 +256,10 @@ std::vector<Router::Way> Router::ways(TimePoint now) const {
       const Decision decision = choose(key, model->second, now, same);
       for (size_t i = 0; i < decision.order.size(); ++i) nodes.push_back(decision.order[i].node);
     }
-    if (!nodes.empty()) way.first = nodes[0];
-    if (nodes.size() > 1) way.second = nodes[1];
+    if (!nodes.empty()) hop.first = nodes[0];
+    if (nodes.size() > 1) hop.second = nodes[1];
   }
-  return ways;
+  return next_hops;
 }
 
 void Router::report(NodeIndex node, const NodeReport& report, TimePoint now) {

@@ -9,18 +9,19 @@
 // ExactResidency):
 //
 // clang-format off
-//   router.adopt(view)                      at the start and whenever the cluster changes. Slots are stable;
+//   router.update_cluster(view)             at the start and whenever the cluster changes. Slots are stable;
 //                                           one whose node is gone for good may be reused once the owner has
-//                                           no Sent, Candidate or PeerLoad that means the old node by it
-//   router.refine(key)                      names the key's set by what sent() has learned
+//                                           no InFlight, Candidate or PeerLoad that means the old node by it
+//   router.refine(key)                      names the key's set by what on_sent() has learned
 //                                           (shared_prefix_detector.h); omitted if the caller knows its sets
 //   d = router.decide(key, model, now)      chooses, books nothing. d.order: first choice first; may be empty
-//   s = router.sent(key, model, c, now)     the request goes to candidate c of d.order: c's load rises
+//   s = router.on_sent(key, model, c, now)  the request goes to candidate c of d.order: c's load rises
 //   router.first_byte(key, s, now)          the first token came: c holds the prompt, nothing is pending
-//   router.finished(key, s, counts, now)    exactly once for every sent(); counts as reported by the answer.
-//                                           Failed before a first byte: finished(…, nullopt), then sent() to
-//                                           the next of the order, or decide() anew
-//   router.forget_node(n)                   n died or its cache began empty: before adopt() of its death
+//   router.on_finished(key, s, counts, now) exactly once for every on_sent(); counts as reported by the
+//                                           answer. Failed before a first byte: on_finished(…, nullopt), then
+//                                           on_sent() to the next of the order, or decide() anew
+//   router.forget_node(n)                   n died or its cache began empty: before update_cluster() of its
+//                                           death
 //   router.report(n, report, now)           every 100 ms or so, a node's NodeReport
 //   router.residency(n, event)              exact mode: a worker's event; kGap: bring a kSnapshot. The owner
 //                                           of a shared ExactResidency applies events (and forget_node) to it
@@ -33,15 +34,16 @@
 //                                           computed elsewhere
 //   targets().sets_for(n, …)                a node begins with an empty cache: handover().join(…)
 //   GossipRounds (gossip_rounds.h)          with several gateways, each with its own name in its options:
-//                                           placements, ledgers, news, samples and tables. By hand:
+//                                           placements, loads, announcements, samples, tables. By hand:
 //   placements().take() → adopt()           gossip mode, every 20..100 ms
-//   take_ledger(all) → adopt_ledger()       with affinity.peer_ledger, every 20 ms
-//   planning().news() → observe()           at least every second: one of them plans for all (gateways.h)
+//   export_peer_loads(all) →                with affinity.peer_ledger, every 20 ms
+//     apply_peer_loads()
+//   planning().announcement() → observe()   at least every second: one of them plans for all (gateways.h)
 //   planning().own().message() →            with each new number(), where they plan by plan(now)
 //     adopt_sample()
-//   planning().lacks_table(name):           table_message() goes to that gateway's adopt_table()
-//   planning().loads_message() →            with RouterOptions::shared_table, instead of news, samples and
-//     adopt_loads_message(), draft_table()  tables (LeaderSync, leader_sync.h)
+//   planning().has_stale_table(name):       table_message() goes to that gateway's adopt_table()
+//   planning().loads_message() →            with RouterOptions::shared_table, instead of announcements,
+//     adopt_loads_message(), draft_table()  samples and tables (LeaderSync, leader_sync.h)
 // clang-format on
 //
 // Keys: make_prefix_key() or by hand. Where lengths are known, fill prompt_tokens, prefix_tokens and
@@ -76,12 +78,12 @@ struct Decision {
   uint64_t view_epoch = 0;
 };
 
-// A request on its way to a node; handed back with finished().
-struct Sent {
+// A request on its way to a node; handed back with on_finished().
+struct InFlight {
   LoadTracker::Ticket ticket;
   NodeIndex node = kNoNode;
   uint64_t id = 0;
-  uint32_t life = 0;  // of the node: an answer from another life says nothing about this one
+  uint32_t incarnation = 0;  // of the node: an answer from another life says nothing about this one
   RequestTokens tokens;
   int64_t expect_cached = 0;
   int64_t work_tokens = 0;  // as estimated
@@ -98,11 +100,11 @@ class Router {
   // gateway's identity stay.
   void change(const AffinityOptions& affinity, const PlannerOptions& planner);
   // A new cluster. Homes that are gone are replaced at once.
-  void adopt(std::shared_ptr<const ClusterView> view);
+  void update_cluster(std::shared_ptr<const ClusterView> view);
   void plan(TimePoint now) { planning_.plan(now); }
   void plan(TimePoint now, SetLoads loads) { planning_.plan(now, std::move(loads)); }
 
-  void refine(PrefixKey& key) const { sketch_.refine(key); }
+  void refine(PrefixKey& key) const { shared_prefixes_.refine(key); }
   int64_t prompt_tokens(const PrefixKey& key) const { return tokens_of(key).prompt; }  // as far as known
   // Approximate tokens of an answer; a guess before the first one.
   int64_t usual_answer_tokens() const;
@@ -114,12 +116,13 @@ class Router {
   // The decision that decide() would return now; does not change the next decide().
   Decision preview(const PrefixKey& key, std::string_view model, TimePoint now);
   // `answers`: choices that the request asks for (n).
-  Sent sent(const PrefixKey& key, std::string_view model, const Candidate& candidate, TimePoint now,
-            int64_t answers = 1);
+  InFlight on_sent(const PrefixKey& key, std::string_view model, const Candidate& candidate, TimePoint now,
+                   int64_t answers = 1);
   // This gateway's table has the node among the homes of the request's set.
   bool at_home(const PrefixKey& key, std::string_view model, NodeIndex node) const;
-  void first_byte(const PrefixKey& key, Sent& sent, TimePoint now);
-  void finished(const PrefixKey& key, Sent& sent, const std::optional<AnswerCounts>& counts, TimePoint now);
+  void first_byte(const PrefixKey& key, InFlight& sent, TimePoint now);
+  void on_finished(const PrefixKey& key, InFlight& sent, const std::optional<AnswerCounts>& counts,
+                   TimePoint now);
 
   void forget_node(NodeIndex node);
   void report(NodeIndex node, const NodeReport& report, TimePoint now);
@@ -138,13 +141,13 @@ class Router {
 
   // For each set in the table: the node a new conversation would be sent to now, and the next if that one
   // fails; kNoNode: none. The order of candidates decides it, also where the set has a single home.
-  struct Way {
+  struct NextHop {
     Hash128 set;
     NodeIndex first = kNoNode, second = kNoNode;
   };
-  std::vector<Way> ways(TimePoint now) const;
-  std::vector<PeerLoad> take_ledger(bool all);
-  void adopt_ledger(uint32_t gateway, std::span<const PeerLoad> loads) {
+  std::vector<NextHop> next_hops(TimePoint now) const;
+  std::vector<PeerLoad> export_peer_loads(bool all);
+  void apply_peer_loads(uint32_t gateway, std::span<const PeerLoad> loads) {
     known_.loads.peer_loads(gateway, loads);
   }
   void forget_gateway(uint32_t gateway) { known_.loads.forget_peer(gateway); }
@@ -163,10 +166,12 @@ class Router {
   void advance(TimePoint now);
   Decision choose(const PrefixKey& key, std::string_view model, TimePoint now, Random& random) const;
   RequestTokens tokens_of(const PrefixKey& key) const;
-  int64_t work_of(const Sent& sent, const std::optional<AnswerCounts>& counts) const;
-  void place(const PrefixKey& key, const Sent& sent, TimePoint now);
-  bool same_life(const Sent& sent) const { return known_.loads.at(sent.node).life == sent.life; }
-  PolicyRequest request_of(const PrefixKey& key, const Sent& sent) const;
+  int64_t work_of(const InFlight& sent, const std::optional<AnswerCounts>& counts) const;
+  void place(const PrefixKey& key, const InFlight& sent, TimePoint now);
+  bool same_incarnation(const InFlight& sent) const {
+    return known_.loads.at(sent.node).incarnation == sent.incarnation;
+  }
+  PolicyRequest request_of(const PrefixKey& key, const InFlight& sent) const;
 
   std::unique_ptr<RouterCore> core_;  // the parts refer to it, wherever the router moves
   RouterOptions& options_;
@@ -177,7 +182,7 @@ class Router {
   std::unique_ptr<RoutePolicy> policy_;
   TablePlanning planning_;
   PlacementTracker placements_;
-  SharedPrefixDetector sketch_;
+  SharedPrefixDetector shared_prefixes_;
   double completion_mean_ = 0;  // mean tokens of an answer, decaying
 };
 

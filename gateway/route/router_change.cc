@@ -21,7 +21,7 @@ void Router::change(const AffinityOptions& affinity, const PlannerOptions& plann
   known_.loads.change(now);
   if (!policy_info(options_.policy).follows_table) return;  // the baselines keep state of their own
   policy_ = make_policy(options_.policy, now);
-  policy_->adopt(*known_.view);
+  policy_->update_cluster(*known_.view);
 }
 
 // Forgets the last node of each reused slot, so that nothing of it counts for the new one.
@@ -32,8 +32,8 @@ bool Router::forget_replaced(const ClusterView& next) {
     if (next.node(n).hash != known_.view->node(n).hash) replaced.push_back(n);
   }
   if (replaced.empty()) return false;
-  planning_.vacate(replaced);
-  placements_.vacate(replaced);
+  planning_.remove_nodes(replaced);
+  placements_.remove_nodes(replaced);
   for (const NodeIndex n : replaced) {
     known_.handover.come_back(n);
     forget_node(n);

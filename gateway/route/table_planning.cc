@@ -26,9 +26,9 @@ TablePlanning::TablePlanning(RouterCore& core)
 
 // The table that counts stays as it is for the other gateways: it is kept by names, which only the outgoing
 // view can resolve.
-void TablePlanning::vacate(std::span<const NodeIndex> nodes) {
+void TablePlanning::remove_nodes(std::span<const NodeIndex> nodes) {
   table_message();
-  planner_.vacate(nodes);
+  planner_.remove_nodes(nodes);
   known_.table = planner_.table();
 }
 
@@ -78,22 +78,23 @@ void TablePlanning::plan(TimePoint now, SetLoads loads) {
 void TablePlanning::plan_from(SetLoads loads, TimePoint now) {
   planned_at_ = now;
   has_loads_ = !loads.sets.empty();
-  plans_ = !options_.shared_table && gateways_.plans(news(), now);
+  plans_ = !options_.shared_table && gateways_.plans(announcement(), now);
   known_.table = plans_ ? planner_.plan(fleet(), std::move(loads)) : planner_.patch(fleet());
 }
 
-GatewayNews TablePlanning::news() const {
-  GatewayNews news;
-  news.name = options_.name;
-  news.table = version();
-  if (has_loads_ || options_.shared_table) news.nodes = static_cast<uint32_t>(known_.view->routable_count());
-  news.strict_sets = static_cast<uint32_t>(planner_.strict_sets());
-  return news;
+GatewayAnnouncement TablePlanning::announcement() const {
+  GatewayAnnouncement announcement;
+  announcement.name = options_.name;
+  announcement.table = version();
+  if (has_loads_ || options_.shared_table)
+    announcement.nodes = static_cast<uint32_t>(known_.view->routable_count());
+  announcement.strict_sets = static_cast<uint32_t>(planner_.strict_sets());
+  return announcement;
 }
 
-void TablePlanning::observe(const GatewayNews& news, TimePoint now) {
-  gateways_.observe(this->news(), news, now);
-  plans_ = !options_.shared_table && gateways_.plans(this->news(), now);
+void TablePlanning::observe(const GatewayAnnouncement& announcement, TimePoint now) {
+  gateways_.observe(this->announcement(), announcement, now);
+  plans_ = !options_.shared_table && gateways_.plans(this->announcement(), now);
 }
 
 const std::string& TablePlanning::table_message() {
@@ -124,14 +125,15 @@ Status TablePlanning::adopt_sample(const Hash128& gateway, std::string_view mess
 }
 
 std::string TablePlanning::loads_message() const {
-  return encode_news(news()) + own_.message(kMessageSetsMax);
+  return encode_announcement(announcement()) + own_.message(kMessageSetsMax);
 }
 
 Status TablePlanning::adopt_loads_message(const Hash128& gateway, std::string_view message, TimePoint now) {
   if (gateway == options_.name) return absl::OkStatus();
-  TROUPE_ASSIGN_OR_RETURN(const GatewayNews news, decode_news(gateway, message.substr(0, kNewsBytes)));
+  TROUPE_ASSIGN_OR_RETURN(const GatewayAnnouncement announcement,
+                          decode_announcement(gateway, message.substr(0, kNewsBytes)));
   TROUPE_RETURN_IF_ERROR(adopt_sample(gateway, message.substr(kNewsBytes), now));
-  observe(news, now);
+  observe(announcement, now);
   return absl::OkStatus();
 }
 

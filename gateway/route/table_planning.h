@@ -30,7 +30,7 @@ class TablePlanning {
   // Called by the router: the rules of the next plans, the slots that other nodes get with the next view, and
   // a view with other nodes. Homes that are gone are replaced at once.
   void change(const PlannerOptions& planner) { planner_.change(planner); }
-  void vacate(std::span<const NodeIndex> nodes);
+  void remove_nodes(std::span<const NodeIndex> nodes);
   void view_changed();
 
   // Router::plan().
@@ -44,11 +44,13 @@ class TablePlanning {
   const TableVersion& version() const { return planner_.common().table->version(); }
   const std::string& table_message();
 
-  GatewayNews news() const;
-  void observe(const GatewayNews& news, TimePoint now);
+  GatewayAnnouncement announcement() const;
+  void observe(const GatewayAnnouncement& announcement, TimePoint now);
   const Gateways& gateways() const { return gateways_; }
   // That gateway's table is older than this one's.
-  bool lacks_table(const Hash128& gateway) const { return gateways_.lacks(gateway, news()); }
+  bool has_stale_table(const Hash128& gateway) const {
+    return gateways_.has_stale_table(gateway, announcement());
+  }
   // Ignores an older table than ours, or one of another kind (gateways.h). The error names what is malformed.
   Status adopt_table(std::string_view message);
   uint64_t tables_of_other_kind() const { return tables_of_other_kind_; }  // ignored
@@ -59,8 +61,8 @@ class TablePlanning {
   WorkSample& own() { return own_; }
   Status adopt_sample(const Hash128& gateway, std::string_view message, TimePoint now);
 
-  // With RouterOptions::shared_table: this gateway's message to the one that plans, its news and its sample,
-  // some 160 KB at most. (Every plan(now) takes a sample.)
+  // With RouterOptions::shared_table: this gateway's message to the one that plans, its announcement and its
+  // sample, some 160 KB at most. (Every plan(now) takes a sample.)
   std::string loads_message() const;
   Status adopt_loads_message(const Hash128& gateway, std::string_view message, TimePoint now);
   // A successor of the table that counts, planned from the loads of all gateways; it counts once

@@ -195,8 +195,8 @@ bool ends_stream(std::string_view events, AnswerForm form, bool one_choice) {
   return ends_answer(events, one_choice);
 }
 
-bool says_last(std::string_view events, AnswerForm form) {
-  if (says_done(events)) return true;
+bool contains_last_event(std::string_view events, AnswerForm form) {
+  if (contains_done(events)) return true;
   const size_t at = last_type_in(events, form);
   return at != std::string_view::npos && at + first_event_bytes(events.substr(at)) == events.size();
 }

@@ -1,8 +1,8 @@
 #pragma once
 
-// Which part of a foreign worker's answer is an answer. A server that is ill often says so after its head: by
-// an error event, by a role and the end, by a 200 with an error in it. Until some content has come the
-// request can still go to another worker, so the events before it are held.
+// Recognises the part of a foreign worker's answer that is an answer. A server that is ill often says so
+// after its head: by an error event, by a role and the end, by a 200 with an error in it. Until some content
+// has come the request can still go to another worker, so the events before it are held.
 //
 //   content   text, reasoning, tool calls, a finish reason (a model may answer nothing), and every event of a
 //             form that is not known here: a stream that is not understood is passed on, not judged
@@ -63,7 +63,7 @@ class StreamOpening {
 // These whole events end an answer: by its last event, or the finish reason of its one choice.
 bool ends_stream(std::string_view events, AnswerForm form, bool one_choice);
 // The last of these whole events is the form's last: a client that has it may close.
-bool says_last(std::string_view events, AnswerForm form);
+bool contains_last_event(std::string_view events, AnswerForm form);
 
 enum class WholeKind : uint8_t {
   kAnswer,

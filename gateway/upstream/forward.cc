@@ -255,7 +255,7 @@ Task<void> relay_stream(Relay& relay, std::string pending = {}) {
     hold.keep_whole(piece);
     drop_mark(relay, piece);
     if (tap != nullptr) tap->cut(piece);
-    if (tap != nullptr && tap->strayed()) {
+    if (tap != nullptr && tap->diverged()) {
       fail(relay.result, FailureKind::kBody,
            absl::UnavailableError("the worker did not go on where another one had stopped"));
       co_return;
@@ -272,7 +272,7 @@ Task<void> relay_stream(Relay& relay, std::string pending = {}) {
       const TimePoint before = relay.passes(read.events);
       co_await relay.exchange.write(read.events);
       relay.wrote(before);
-      done = says_last(read.events, input.form);
+      done = contains_last_event(read.events, input.form);
       if (input.progress != nullptr) input.progress->client_done = done;
     }
     if (read.error.empty()) continue;
@@ -363,7 +363,7 @@ Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, Forward
   result.failure.foreign = input.foreign;
   result.failure.any_path = input.any_path;
   result.failure.client_key = !own_key && !find_header(input.request.headers, "authorization").empty();
-  if (route::retryable_status(result.status) || route::refused_alone(result.failure)) {
+  if (route::retryable_status(result.status) || route::node_specific_rejection(result.failure)) {
     if (input.foreign)
       result.failure.retry_after = retry_after_of(answer.header("retry-after"), answer.header("date"));
     if (input.translate && route::lacks_path(result.status)) {

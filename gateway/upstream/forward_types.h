@@ -41,8 +41,9 @@ struct ForwardInput {
   std::function<void()> on_first_byte;  // the worker has begun to answer
   // Counts the answer's bytes that went to the client, even one that has disconnected. null: not needed.
   UsageTap* passed = nullptr;
-  // The worker is of another kind: it may answer what no other does (route::refused_alone()), report errors
-  // in other forms, send events without content before it has begun, and a 200 that is no answer.
+  // The worker is of another kind: it may answer what no other does (route::node_specific_rejection()),
+  // report errors in other forms, send events without content before it has begun, and a 200 that is no
+  // answer.
   bool foreign = false;
   // Reads the worker's answer (200), whole, and gives what the client gets; nullopt: it is none, and
   // `missing` (an error's JSON, with this status) is passed on if no other worker does better. So is it for a

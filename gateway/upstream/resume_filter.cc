@@ -94,7 +94,7 @@ bool ResumeTap::take_member(std::string_view member) {
   if (good && skip(member, ",\"seed\":")) good = read_number(member, seed.emplace());
   good = good && read_counts(member, counts) && member == "}}";
   if (!good) ids_.resize(before);
-  if (good) tokens_told_ += count;
+  if (good) tokens_delivered_ += count;
   if (good && seed && !seed_) seed_ = seed;
   if (good && counts) counts_ = counts;
   if (ids_.size() > kIdsMax) lose();
@@ -117,8 +117,8 @@ std::optional<ResumeTap::Identity> ResumeTap::identity_of(std::string_view data)
 bool ResumeTap::passes(std::string_view data, bool has_ids) {
   const bool first = std::exchange(first_, false);
   const auto identity = first && has_ids ? identity_of(data) : std::nullopt;
-  if (first && resumes_) strayed_ = !identity || !identity_ || identity->id != identity_->id;
-  if (strayed_) return false;
+  if (first && resumes_) diverged_ = !identity || !identity_ || identity->id != identity_->id;
+  if (diverged_) return false;
   if (first && !resumes_) identity_ = identity;
   if (data == "[DONE]") {
     done_ = true;
@@ -143,7 +143,7 @@ void ResumeTap::cut(std::string& events) {
     if (to != begin) std::memmove(events.data() + to, events.data() + begin, end - begin);
     to += end - begin;
   };
-  for (size_t from = 0; from < events.size() && !strayed_;) {
+  for (size_t from = 0; from < events.size() && !diverged_;) {
     const std::string_view rest = std::string_view(events).substr(from);
     if (rest.starts_with(kHeartbeat)) {
       heartbeats_ = true;
@@ -168,7 +168,7 @@ void ResumeTap::cut(std::string& events) {
       keep(begin, end);
       continue;
     }
-    const size_t at = member_of(data), ids_before = ids_.size(), tokens_before = tokens_told_;
+    const size_t at = member_of(data), ids_before = ids_.size(), tokens_before = tokens_delivered_;
     const bool has_ids = at != std::string_view::npos && take_member(data.substr(at + kMember.size()));
     if (!has_ids) {
       if (passes(data, false)) keep(begin, end);
@@ -179,9 +179,9 @@ void ResumeTap::cut(std::string& events) {
     const size_t tail = end - kBlank.size() - 1;
     events[member] = '}';
     if (!passes(std::string_view(events).substr(begin + kData.size(), at + 1), true)) {
-      if (strayed_) {
+      if (diverged_) {
         ids_.resize(std::min(ids_.size(), ids_before));
-        tokens_told_ = tokens_before;
+        tokens_delivered_ = tokens_before;
         counts_.reset();
       }
       continue;
@@ -193,7 +193,7 @@ void ResumeTap::cut(std::string& events) {
 }
 
 void ResumeTap::next_worker(bool resumes) {
-  heartbeats_ = strayed_ = false;
+  heartbeats_ = diverged_ = false;
   first_ = true;
   resumes_ = resumes;
   counts_.reset();

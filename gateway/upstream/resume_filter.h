@@ -39,9 +39,10 @@ class ResumeTap {
   bool done() const { return done_; }  // [DONE] has come
   // Another worker can continue exactly where the client's text ends.
   bool resumable() const { return identity_ && seed_ && !lost_; }
-  size_t ids_told() const { return ids_.size(); }  // to continue after; 0 once the stream cannot be resumed
+  // Ids to continue after; 0 once the stream cannot be resumed.
+  size_t ids_delivered() const { return ids_.size(); }
   // Tokens that the client got, from all workers.
-  size_t tokens_told() const { return tokens_told_; }
+  size_t tokens_delivered() const { return tokens_delivered_; }
   // This worker's counts of the whole answer: one that resumed includes the tokens before it, and counts the
   // prompt without them. None before its last chunk.
   const std::optional<route::AnswerCounts>& counts() const { return counts_; }
@@ -50,7 +51,7 @@ class ResumeTap {
   // answer has been passed on yet.
   void next_worker(bool resumes);
   // The worker was asked to resume, but its stream is another one: none of it may be passed on.
-  bool strayed() const { return strayed_; }
+  bool diverged() const { return diverged_; }
 
   // The client's request as sent to the next worker. REQUIRES: resumable(); `body` is one JSON object with
   // members.
@@ -68,7 +69,7 @@ class ResumeTap {
   void lose();
 
   std::vector<int32_t> ids_;
-  size_t tokens_told_ = 0;
+  size_t tokens_delivered_ = 0;
   std::optional<uint64_t> seed_;
   std::optional<Identity> identity_;
   bool lost_ = false;      // a chunk came that no worker can continue after
@@ -77,7 +78,7 @@ class ResumeTap {
   // State of this worker.
   bool heartbeats_ = false;
   bool first_ = true;  // no event yet
-  bool strayed_ = false;
+  bool diverged_ = false;
   bool resumes_ = false;  // another worker began this stream
   std::optional<route::AnswerCounts> counts_;
 };

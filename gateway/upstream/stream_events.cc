@@ -175,7 +175,7 @@ bool ends_answer(std::string_view events, bool one_choice) {
   return false;
 }
 
-bool says_done(std::string_view events) {
+bool contains_done(std::string_view events) {
   while (events.ends_with('\n') || events.ends_with('\r')) events.remove_suffix(1);
   const size_t begin = events.find_last_of("\r\n");
   const std::string_view line = begin == std::string_view::npos ? events : events.substr(begin + 1);

@@ -53,6 +53,6 @@ StreamError parse_error_json(std::string_view json);  // likewise of an answer t
 // Whether these whole events end an answer: [DONE], or the finish reason of its one choice.
 bool ends_answer(std::string_view events, bool one_choice = true);
 // Whether the last of these whole events is [DONE].
-bool says_done(std::string_view events);
+bool contains_done(std::string_view events);
 
 }  // namespace troupe

@@ -1,5 +1,7 @@
 #pragma once
 
+// Makes the CPU backend of kernels.h; its insides are private to kernels/cpu. Threads as kernels.h says.
+
 #include <memory>
 
 #include "kernels/kernels.h"

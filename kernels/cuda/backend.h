@@ -1,5 +1,7 @@
 #pragma once
 
+// Makes the CUDA backend of kernels.h; its insides are private to kernels/cuda. Threads as kernels.h says.
+
 #include <memory>
 
 #include "kernels/kernels.h"

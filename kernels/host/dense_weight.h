@@ -1,5 +1,8 @@
 #pragma once
 
+// The plain packed weight, for backends that read rows as they are. Owns its memory; read-only, so any thread
+// may share it.
+
 #include <memory>
 #include <utility>
 

@@ -1,5 +1,8 @@
 #pragma once
 
+// Parameters and checks of Backend::attention(). Spans and tensors must live until the call returns; a
+// violated shape or range ends the process (check_params). Thread-safe: plain data.
+
 #include <cstdint>
 #include <span>
 

@@ -1,5 +1,8 @@
 #pragma once
 
+// Parameters and checks of Backend::copy_blocks(), the copy-on-write of KV blocks. Violated ranges end the
+// process.
+
 #include <cstdint>
 #include <span>
 

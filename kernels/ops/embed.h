@@ -1,5 +1,8 @@
 #pragma once
 
+// Parameters and checks of Backend::embed(). T tokens, V ids of the vocabulary, D the model's width, S drawn
+// tokens. Violated shapes end the process.
+
 #include <algorithm>
 #include <cstdint>
 #include <span>

@@ -1,5 +1,8 @@
 #pragma once
 
+// Parameters and checks of Backend::gather_rows(). T rows of width D, S of them sample. Violated shapes or
+// ranges end the process.
+
 #include <cstdint>
 #include <span>
 

@@ -1,5 +1,8 @@
 #pragma once
 
+// The KV memory that ops read and write: its layout, and its checks. Plain data; a violated check is a bug of
+// the caller and ends the process.
+
 #include <cstdint>
 
 namespace troupe {
@@ -12,9 +15,11 @@ struct KvLayout {
   int64_t block_elements() const { return int64_t{2} * layers * kv_heads * head_dim * block_size; }
 };
 
-// The KV memory a backend was bound to.
+// The KV memory a backend was bound to (Backend::bind_kv).
 struct BoundKv {
   KvLayout layout;
+  // (block_count, L, G, 2 (k, v), B, C) of the activation type, in device memory. Owned by the caller of
+  // bind_kv(), which keeps it while ops run.
   void* data = nullptr;
   int64_t block_count = 0;
 };

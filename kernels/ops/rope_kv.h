@@ -1,5 +1,8 @@
 #pragma once
 
+// Parameters and checks of Backend::rope_kv(). T tokens, H query heads, G KV heads of C elements. Violated
+// shapes end the process.
+
 #include <cstdint>
 #include <span>
 

@@ -1,5 +1,8 @@
 #pragma once
 
+// Parameters and checks of Backend::sample(). S rows of V logits. Violated shapes end the process; a row
+// without a number yields kNoDraw.
+
 #include <span>
 
 #include "kernels/sampling.h"

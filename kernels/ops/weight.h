@@ -1,5 +1,8 @@
 #pragma once
 
+// Weights as ops multiply by them, and the check of those that Backend::pack() accepts. Read-only once
+// packed: any thread may share one. A weight that cannot be packed is a Status, for it comes from a file.
+
 #include <cstdint>
 
 #include "common/core/status.h"

@@ -1,5 +1,8 @@
 #pragma once
 
+// Makes the reference backend of kernels.h: plain loops that tests hold the others against. Threads as
+// kernels.h says.
+
 #include <memory>
 
 #include "kernels/kernels.h"

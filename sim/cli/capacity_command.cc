@@ -56,7 +56,7 @@ StatusOr<Probe> run_at(const RunFlags& run, double load, double goodput, Progres
   return probe;
 }
 
-void say_step(std::FILE* out, const LoadStep& step) {
+void print_step(std::FILE* out, const LoadStep& step) {
   std::fprintf(out, "load %-8.4g %8.1f requests/s  goodput %.4f  ttft p99 %.0f ms  %s\n", step.load,
                step.rate, step.goodput, step.ttft_p99_ms, step.holds ? "holds" : "does not hold");
   std::fflush(out);
@@ -86,7 +86,7 @@ StatusOr<Probe> sustainable(Prober<LoadSearch>& prober, const SimulationOptions&
       if (search.high > 0 && search.low == 0) break;
       return too_few(probe.result.requests);
     }
-    say_step(out, probe.step);
+    print_step(out, probe.step);
     steps.push_back(probe.step);
     search = search.after(probe.step.holds);
     if (probe.step.holds) good = std::move(probe);

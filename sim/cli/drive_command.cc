@@ -18,7 +18,7 @@ namespace {
 PageFacts live_facts(const SourceFlags& source, const LiveReplayOptions& options, std::string command) {
   PageFacts facts;
   facts.title = "troupe-sim drive";
-  facts.source = source_words(source);
+  facts.source = source_description(source);
   facts.made = made_words();
   facts.command = std::move(command);
   facts.warmup_s = options.warmup_s;
@@ -97,8 +97,8 @@ int drive_command(int argc, const char* const* argv) {
   auto result = drive(**source, options);
   if (!result.ok()) return fail(kProgram, result.status());
   if (const Status written = requests->close(); !written.ok()) return fail(kProgram, written);
-  result->skipped_lines = say_skipped(kProgram, **source, source_flags);
-  say_notes(kProgram, **source);
+  result->skipped_lines = print_skipped(kProgram, **source, source_flags);
+  print_notes(kProgram, **source);
   result->seed = static_cast<uint64_t>(seed);
   const std::span<const Result> one(&*result, 1);
   if (report != "-") std::fputs(table_text(one).c_str(), stdout);

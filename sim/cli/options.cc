@@ -219,8 +219,8 @@ Status check_source(const SourceFlags& f, int argc, const char* const* argv) {
   return refuse_given(workload, kNotOfATrace, argc, argv);
 }
 
-std::optional<int64_t> say_skipped(std::string_view label, const RequestSource& source,
-                                   const SourceFlags& f) {
+std::optional<int64_t> print_skipped(std::string_view label, const RequestSource& source,
+                                     const SourceFlags& f) {
   const auto* reader = dynamic_cast<const TraceReader*>(&source);
   if (reader == nullptr || !f.trace_options.skip_bad) return std::nullopt;
   const int64_t count = reader->skipped_count();
@@ -231,21 +231,21 @@ std::optional<int64_t> say_skipped(std::string_view label, const RequestSource& 
   return count;
 }
 
-std::string source_words(const SourceFlags& f) {
+std::string source_description(const SourceFlags& f) {
   if (f.trace.empty()) return absl::StrCat("made-up persona traffic like ", f.like);
   std::vector<std::string> names;
   for (const std::string& path : f.trace) names.push_back(std::filesystem::path(path).filename().string());
   return absl::StrCat("trace ", absl::StrJoin(names, " and "));
 }
 
-void say_notes(std::string_view label, const RequestSource& source) {
+void print_notes(std::string_view label, const RequestSource& source) {
   const auto* reader = dynamic_cast<const TraceReader*>(&source);
   if (reader == nullptr) return;
   for (const std::string& note : reader->notes())
     std::fputs(absl::StrCat(to_absl(label), ": ", note, "\n").c_str(), stderr);
 }
 
-void say_too_long(std::string_view label, const RequestSource& source, const NodeProfile& profile) {
+void print_too_long(std::string_view label, const RequestSource& source, const NodeProfile& profile) {
   const auto* reader = dynamic_cast<const TraceReader*>(&source);
   if (reader == nullptr) return;
   const TraceReader::TooLong& found = reader->too_long();
@@ -274,12 +274,12 @@ void describe_fleet(SettingsSchema& schema, FleetFlags& f) {
   schema.add("slo_ttft_ms", &o.slo_ttft_ms, "good: first token within").range(0, 1e9).unit("ms");
   schema.add("slo_tpot_ms", &o.slo_tpot_ms, "good: mean time between tokens within").range(0, 1e9).unit("ms");
   schema
-      .add("tpot_budget_ms", &o.tpot_budget_ms,
-           "how long prefill may make a step in which others decode; 0: as long as it takes")
+      .add_fraction("tpot_budget_ms", &o.scheduler.tpot_budget,
+                    "how long prefill may make a step in which others decode; 0: as long as it takes")
       .range(0, 1e6)
       .unit("ms");
   schema.add_enum(
-      "batching", &o.batching, kBatchingNames,
+      "batching", &o.scheduler.batching, kBatchingNames,
       "a node's steps: decodes and prompt chunks together; prompts first, decodes apart; or that of "
       "batches which nobody joins before all of them have ended");
   schema.add("drain_s", &o.drain_s, "after the last arrival; what has no token then is lost")

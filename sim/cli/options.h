@@ -43,16 +43,16 @@ Status refuse_given(const SettingsSchema& these, std::string_view why, int argc,
 // Refuses flags of the workload beside a trace, which they cannot change.
 Status check_source(const SourceFlags& flags, int argc, const char* const* argv);
 // How many lines of a trace --skip-bad left out, said on stderr if any; none where it was not asked for.
-std::optional<int64_t> say_skipped(std::string_view label, const RequestSource& source,
-                                   const SourceFlags& flags);
+std::optional<int64_t> print_skipped(std::string_view label, const RequestSource& source,
+                                     const SourceFlags& flags);
 
 // "trace a.jsonl and b.jsonl", "made-up persona traffic like study"
-std::string source_words(const SourceFlags& flags);
+std::string source_description(const SourceFlags& flags);
 
 // Says on stderr what is to be known of the trace's files, if anything (see TraceReader::notes()).
-void say_notes(std::string_view label, const RequestSource& source);
+void print_notes(std::string_view label, const RequestSource& source);
 // Says on stderr how many requests of a trace are too long for the nodes, if any, and where the first is.
-void say_too_long(std::string_view label, const RequestSource& source, const NodeProfile& profile);
+void print_too_long(std::string_view label, const RequestSource& source, const NodeProfile& profile);
 
 struct FleetFlags {
   SimulationOptions options;                        // the flags that name no file

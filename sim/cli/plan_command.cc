@@ -292,7 +292,7 @@ int plan_for_trace(PlanFlags& f, int argc, const char* const* argv) {
   const auto load = load_of_trace(f.of_trace);
   if (!load.ok()) return fail(kProgram, load.status());
   std::fprintf(f.of_trace.run.output.report == "-" ? stderr : stdout, "%s: %s\n\n",
-               source_words(f.of_trace.run.source).c_str(), load_words(*load).c_str());
+               source_description(f.of_trace.run.source).c_str(), load_words(*load).c_str());
   auto options = node_of(f, *load);
   if (!options.ok()) return fail(kProgram, options.status());
   return plan_trace(f.of_trace, {kProgram, *std::move(options), *load, command_line(argc, argv)});

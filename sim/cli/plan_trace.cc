@@ -21,7 +21,7 @@ struct Found {
   std::vector<LoadStep> steps;
 };
 
-void say_fleet(std::FILE* out, const LoadStep& step) {
+void print_fleet(std::FILE* out, const LoadStep& step) {
   std::fprintf(out, "%5d nodes %8.1f requests/s  goodput %.4f  ttft p99 %.0f ms  tpot p99 %.1f ms  %s\n",
                step.nodes, step.rate, step.goodput, step.ttft_p99_ms, step.tpot_p99_ms,
                step.holds ? "enough" : "too few");
@@ -67,7 +67,7 @@ StatusOr<Found> search(const PlanTraceFlags& flags, const PlanTraceRun& run, std
     TROUPE_ASSIGN_OR_RETURN(Probe probe, prober.probe(search));
     if (probe.result.requests == 0)
       return invalid_argument("no request arrives after the warm-up: a shorter --warmup-s");
-    say_fleet(text_out, probe.step);
+    print_fleet(text_out, probe.step);
     found.steps.push_back(probe.step);
     const bool holds = probe.step.holds;
     // Twice the nodes, and nothing is better: no request waits for another, so it is not the number.
@@ -88,7 +88,7 @@ std::string answer_words(const PlanTraceFlags& flags, const PlanTraceRun& run, c
   std::string out = absl::StrFormat(
       "%s of %s %s enough for %s: %.2f %% of its requests are answered inside both limits (first token "
       "within %.4g ms, a token every %.4g ms; asked for: %.4g %%).",
-      nodes_word(r.nodes), r.profile, r.nodes == 1 ? "is" : "are", source_words(flags.run.source),
+      nodes_word(r.nodes), r.profile, r.nodes == 1 ? "is" : "are", source_description(flags.run.source),
       r.goodput * 100, run.options.slo_ttft_ms, run.options.slo_tpot_ms, flags.goodput * 100);
   const LoadStep* below = nullptr;  // the largest fleet that is too small
   for (const LoadStep& step : found.steps) {

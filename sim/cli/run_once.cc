@@ -77,9 +77,9 @@ StatusOr<Result> run_once(const SourceFlags& source_flags, const SimulationOptio
                label.c_str(), static_cast<long long>(result->simulated_requests), result->wall_s,
                result->wall_s > 0 ? static_cast<double>(result->simulated_requests) / result->wall_s : 0,
                result->decision_us);
-  result->skipped_lines = say_skipped(label, *source, source_flags);
-  say_notes(label, *source);
-  say_too_long(label, *source, options.profile);
+  result->skipped_lines = print_skipped(label, *source, source_flags);
+  print_notes(label, *source);
+  print_too_long(label, *source, options.profile);
   if (result->faults.in_warmup > 0) {
     std::fprintf(stderr, "%s: %lld faults lie in the warm-up: they happen, but have no figures\n",
                  label.c_str(), static_cast<long long>(result->faults.in_warmup));
@@ -100,7 +100,7 @@ LoadStep load_step(const Result& r, double goodput) {
 PageFacts page_facts(std::string_view command, const SourceFlags& source, const SimulationOptions& options) {
   PageFacts facts;
   facts.title = absl::StrCat("troupe-sim ", to_absl(command));
-  facts.source = source_words(source);
+  facts.source = source_description(source);
   facts.made = made_words();
   facts.warmup_s = options.warmup_s;
   facts.slo_ttft_ms = options.slo_ttft_ms;

@@ -1,7 +1,7 @@
 #pragma once
 
-// What each gateway has computed ahead at nodes whose cache begins empty, and elsewhere when one leaves
-// (gateway/route/placement/handover.h), and the prefixes that it would have the texts of. Private to
+// The prompts that each gateway has computed ahead at nodes whose cache begins empty, and elsewhere when one
+// leaves (gateway/route/placement/handover.h), and the prefixes that it would have the texts of. Private to
 // simulator*.cc.
 
 #include <absl/container/flat_hash_map.h>
@@ -20,7 +20,7 @@ namespace troupe::sim {
 
 class Handovers {
  public:
-  // Of a request's prompt, the part that belongs to its set.
+  // The part of a request's prompt that belongs to its set.
   struct Prefix {
     std::vector<uint64_t> blocks;  // ids of its full blocks
     int32_t tokens = 0;

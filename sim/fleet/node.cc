@@ -9,19 +9,17 @@ namespace troupe::sim {
 
 namespace {
 
-SchedulerConfig config_of(const NodeProfile& profile, const SimNode::Options& options) {
-  SchedulerConfig config = scheduler_config(profile);
+SchedulerConfig config_of(const NodeProfile& profile, const SchedulerConfig& rules) {
+  SchedulerConfig config = scheduler_config(profile, rules);
   // set_counters() counts a set's work when its answers begin.
   config.simulation = {.count_decodes = true, .name_blocks = true, .skip_set_work = true};
-  config.tpot_budget = options.tpot_budget;
-  config.batching = options.batching;
   return config;
 }
 
 }  // namespace
 
-SimNode::SimNode(const NodeProfile& profile, const Options& options)
-    : profile_(profile), scheduler_(std::make_unique<Scheduler>(config_of(profile, options))) {}
+SimNode::SimNode(const NodeProfile& profile, const SchedulerConfig& rules)
+    : profile_(profile), scheduler_(std::make_unique<Scheduler>(config_of(profile, rules))) {}
 
 Status SimNode::add(NewSimRequest sim_request, TimePoint) {
   NewRequest request;
@@ -112,7 +110,7 @@ std::optional<TimePoint> SimNode::interrupt(TimePoint now) {
   return step_ends_[next_end_];
 }
 
-// What decodes has another token, or waits for it.
+// Each request that decodes has another token, or waits for it.
 void SimNode::step_over(TimePoint now) {
   gaps_.step_over(now, counted_decodes_ > 0);
   work_tokens_ += counted_decodes_;
@@ -168,7 +166,7 @@ void SimNode::sampled(RequestId id, int32_t last_computed, TimePoint now) {
   if (out.first || out.last) tokens_.push_back(out);
 }
 
-// Those whose last token was sampled are gone already.
+// Requests whose last token was sampled are gone already.
 void SimNode::ended(RequestId id) {
   const auto found = requests_.find(id);
   if (found == requests_.end()) return;
@@ -224,7 +222,7 @@ route::NodeReport SimNode::report() const {
 void SimNode::set_counters(std::vector<route::SetLoadMerger::Counter>& out) const {
   const size_t begin = out.size();
   for (const auto& [set, work] : set_work_) out.push_back({set, work.work_tokens, work.prefix_tokens});
-  // Whose order reaches the table where sets are forgotten; a hash map has none to offer.
+  // Their order reaches the table where sets are forgotten; a hash map has none to offer.
   std::sort(out.begin() + static_cast<std::ptrdiff_t>(begin), out.end(),
             [](const auto& a, const auto& b) { return a.set < b.set; });
 }

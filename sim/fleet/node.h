@@ -28,11 +28,8 @@ namespace troupe::sim {
 
 class SimNode {
  public:
-  struct Options {  // SchedulerConfig's
-    Duration tpot_budget{};
-    Batching batching = Batching::kMerged;
-  };
-  SimNode(const NodeProfile& profile, const Options& options);
+  // `rules`: of its scheduler, as far as the profile has no figures for them.
+  SimNode(const NodeProfile& profile, const SchedulerConfig& rules);
 
   struct NewSimRequest {
     RequestId id = 0;

@@ -48,7 +48,7 @@ SimGateway::SimGateway(const Options& options, TimePoint now)
       registry_(registry_of(static_cast<size_t>(options.nodes), options.ramp)) {
   begin_life(now);
   registry_.on_event(slots(0, registry_.nodes().size()), HealthEvent::kProbeOk, moment(now));
-  router_->adopt(registry_.view());
+  router_->update_cluster(registry_.view());
 }
 
 void SimGateway::begin_life(TimePoint now) {
@@ -114,9 +114,9 @@ void SimGateway::on_event(NodeIndex node, HealthEvent event, TimePoint now) {
   perform(registry_.on_event(std::span(&node, 1), event, moment(now)), now);
 }
 
-route::NodeStanding SimGateway::standing(NodeIndex node) const {
+route::NodeStatus SimGateway::node_status(NodeIndex node) const {
   const route::RegisteredNode& known = registry_.nodes()[node];
-  return {.ours = true,
+  return {.is_troupe_worker = true,
           .heartbeats = true,
           .suspect = known.state() == NodeState::kSuspect,
           .dead = known.known_dead()};
@@ -137,7 +137,7 @@ void SimGateway::restart(TimePoint now) {
   registry_.on_event(ready, HealthEvent::kProbeOk, moment(now));
   registry_.on_event(draining, HealthEvent::kProbeNotReady, moment(now));
   registry_.on_event(dead, HealthEvent::kProbeFail, moment(now));
-  router_->adopt(registry_.view());
+  router_->update_cluster(registry_.view());
 }
 
 }  // namespace troupe::sim

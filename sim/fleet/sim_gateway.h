@@ -45,15 +45,15 @@ class SimGateway final : public route::NodeSignals {
   // Some node's share still rises. Asked now and then while so.
   bool ramp(TimePoint now);
   // The node says that it goes: what it has moves, while it is not asked for more (route/handover.h). Then
-  // left().
+  // handover_done().
   void saw_notice(route::NodeIndex node, TimePoint until, TimePoint now);
   bool leaving(route::NodeIndex node) const { return registry_.nodes()[node].leaving(); }
-  void left(route::NodeIndex node, TimePoint now) { perform(registry_.left(node), now); }
+  void handover_done(route::NodeIndex node, TimePoint now) { perform(registry_.handover_done(node), now); }
   // The life of the node's cache, as its load report has it.
   void saw_life(route::NodeIndex node, uint64_t life, TimePoint now);
   // Probes and requests saw it.
   void on_event(route::NodeIndex node, route::HealthEvent event, TimePoint now) override;
-  route::NodeStanding standing(route::NodeIndex node) const override;
+  route::NodeStatus node_status(route::NodeIndex node) const override;
   void saw_heartbeat(route::NodeIndex) override {}  // every node sends them
   void probe(route::NodeIndex node, TimePoint) override {
     if (on_suspicion) on_suspicion(node);

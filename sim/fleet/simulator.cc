@@ -22,7 +22,8 @@ Status check_options(const SimulationOptions& o) {
   TROUPE_RETURN_IF_ERROR(check_range("warmup-s", o.warmup_s, 0, 1e8));
   TROUPE_RETURN_IF_ERROR(check_range("slo-ttft-ms", o.slo_ttft_ms, 0, 1e9));
   TROUPE_RETURN_IF_ERROR(check_range("slo-tpot-ms", o.slo_tpot_ms, 0, 1e9));
-  TROUPE_RETURN_IF_ERROR(check_range("tpot-budget-ms", o.tpot_budget_ms, 0, 1e6));
+  const std::chrono::duration<double, std::milli> tpot_budget = o.scheduler.tpot_budget;
+  TROUPE_RETURN_IF_ERROR(check_range("tpot-budget-ms", tpot_budget.count(), 0, 1e6));
   TROUPE_RETURN_IF_ERROR(check_range("drain-s", o.drain_s, 0, 1e6));
   TROUPE_RETURN_IF_ERROR(check_range("network-ms", o.network_ms, 0, 1e5));
   TROUPE_RETURN_IF_ERROR(check_range("report-ms", o.report_ms, 1, 1e6));

@@ -39,8 +39,7 @@ struct SimulationOptions {
 
   double warmup_s = 0;  // requests that arrive before are served but not counted
   double slo_ttft_ms = 500, slo_tpot_ms = 30;
-  double tpot_budget_ms = 0;  // how long prefill may make a step in which others decode; 0: as it takes
-  Batching batching = Batching::kMerged;
+  SchedulerConfig scheduler;    // of every node; the profile's figures replace those here
   double drain_s = 120;         // after the last arrival; what has no first token then was never admitted
   bool session_sticky = false;  // a session's requests come to one gateway; else each to a random one
 

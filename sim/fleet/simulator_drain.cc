@@ -73,7 +73,7 @@ void Simulation::end_leaving() {
     for (auto& gateway : gateways_) {
       const route::Handover& handover = gateway->router().handover();
       if (gateway->leaving(node) && !handover.held(node) && handover.open_sets(node) == 0)
-        gateway->left(node, now_);
+        gateway->handover_done(node, now_);
       left = left && !gateway->leaving(node);
     }
     nodes_[n].engine->catch_up(now_);

@@ -12,9 +12,7 @@ namespace troupe::sim {
 namespace {
 
 std::unique_ptr<SimNode> new_engine(const SimulationOptions& options) {
-  return std::make_unique<SimNode>(
-      options.profile,
-      SimNode::Options{.tpot_budget = millis(options.tpot_budget_ms), .batching = options.batching});
+  return std::make_unique<SimNode>(options.profile, options.scheduler);
 }
 
 }  // namespace
@@ -51,9 +49,7 @@ void Simulation::report_residency(int32_t index) {
     batch.kind = grew ? route::ResidencyEvent::Kind::kAdmitted : route::ResidencyEvent::Kind::kEvicted;
     for (const Resident& change : changes_) {
       if (change.grew != grew) continue;
-      batch.items.push_back({change.name,
-                             change.kind == HolderKind::kSet ? route::Held::kSet : route::Held::kSession,
-                             change.tokens});
+      batch.items.push_back({change.name, change.kind, change.tokens});
     }
     if (batch.items.empty()) continue;
     batch.epoch = node.life;
@@ -100,8 +96,7 @@ void Simulation::send_snapshot(int32_t index) {
   batch.epoch = node.life;
   batch.seq = node.residency_seq;
   for (const Resident& r : all) {
-    batch.items.push_back(
-        {r.name, r.kind == HolderKind::kSet ? route::Held::kSet : route::Held::kSession, r.tokens});
+    batch.items.push_back({r.name, r.kind, r.tokens});
   }
   send_residency(index, std::move(batch), millis(2 * options_.residency_delay_ms));
 }
@@ -309,7 +304,7 @@ void Simulation::saw_probe(size_t g, int32_t index, bool answered) {
   if (nodes_report()) send_snapshot(index);  // of a node that hung: what it holds was forgotten
 }
 
-// Of `count` nodes, in one walk along all requests.
+// Sums of `count` nodes, in one walk along all requests.
 std::vector<NodeSums> Simulation::sums_of(size_t first_node, size_t count) const {
   std::vector<NodeSums> sums(count);
   for (const SimRequest& sim_request : requests_) {

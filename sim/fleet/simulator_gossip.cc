@@ -12,7 +12,7 @@ void Simulation::gossip() {
   for (uint32_t g = 0; g < gateways_.size(); ++g) {
     route::GossipRounds& from = gateways_[g]->gossip();
     for (uint32_t other = 0; other < gateways_.size(); ++other) {
-      if (other == g || from.next_look(other) > now_ || !from.look(other, now_)) continue;
+      if (other == g || from.next_check(other) > now_ || !from.send_due(other, now_)) continue;
       route::GossipRounds& to = gateways_[other]->gossip();
       const auto taken = to.receive(from.begin(other, now_), now_);
       if (!taken.ok()) conservation_broken(to_std(taken.status().message()));
@@ -21,7 +21,7 @@ void Simulation::gossip() {
   }
 }
 
-// Of the fleet's loads: what nodes count, or else what gateways have sent.
+// Plans from the fleet's loads: what nodes count, or else what gateways have sent.
 void Simulation::plan() {
   if (!nodes_report()) {
     for (auto& gateway : gateways_) gateway->router().plan(now_);

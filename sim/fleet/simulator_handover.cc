@@ -15,7 +15,7 @@ namespace {
 constexpr auto kTick = std::chrono::milliseconds(20);  // PrefixMigratorOptions'
 }
 
-// What a gateway would keep the text of.
+// The prefix that a gateway would keep the text of.
 void Simulation::keep_prefix(const SimRequest& sim_request) {
   const TraceRequest& trace = sim_request.trace;
   if (trace.set == 0 || trace.prefix_tokens <= 0 || handovers_.knows(sim_request.key.set)) return;
@@ -58,7 +58,7 @@ void Simulation::compute_ahead(size_t gateway, route::Handover::Move move) {
   const Handovers::Prefix* prefix = handovers_.find(move.set);
   if (prefix != nullptr && move.from != route::kNoNode) {
     const route::NodeIndex to = router.targets().next_home(move.set, kModel, move.from);
-    if (to != route::kNoNode) router.handover().go_to(move, to);
+    if (to != route::kNoNode) router.handover().set_target(move, to);
   }
   const bool can = prefix != nullptr && move.to != route::kNoNode && router.view().routable(move.to);
   if (!can) return router.handover().done(move);

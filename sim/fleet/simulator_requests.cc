@@ -16,15 +16,15 @@ namespace {
 
 constexpr int kSlotBits = 32;
 
-// Of a set or a session; none where the trace says none.
+// The name of a set or a session; none where the trace says none.
 Hash128 name_of(uint64_t id) {
   return id == 0 ? Hash128{} : hash_bytes({reinterpret_cast<const char*>(&id), sizeof id});
 }
 
 }  // namespace
 
-// What the next arrival will look up lies anywhere; it is named now, and on its way while earlier events are
-// handled.
+// The entries that the next arrival will look up lie anywhere; they are named now, and on their way while
+// earlier events are handled.
 void Simulation::look_ahead(const TraceRequest& next) {
   recent_sessions_.prefetch(next.session);
   next_set_ = name_of(next.set);
@@ -96,7 +96,8 @@ route::FlowContext Simulation::context_of(SimRequest& sim_request) {
   return gateway_of(sim_request).flow_context();
 }
 
-// What a gateway would read off the messages: lengths are known here, so nothing is guessed from bytes.
+// The key that a gateway would read off the messages: lengths are known here, so nothing is guessed from
+// bytes.
 void Simulation::make_key(SimRequest& sim_request) {
   const TraceRequest& trace = sim_request.trace;
   route::PrefixKey& key = sim_request.key;
@@ -210,11 +211,11 @@ void Simulation::deliver(uint64_t id) {
 
 // `received`: the time of the last byte that its node has sent, or of its request's.
 void Simulation::watch_silence(const SimRequest& sim_request, TimePoint received) {
-  const Duration patience = route::patience(options_.stall, true);
-  if (patience == Duration::zero()) return;
+  const Duration timeout = route::silence_timeout(options_.stall, true);
+  if (timeout == Duration::zero()) return;
   const Node& node = nodes_[static_cast<size_t>(sim_request.node)];
   const TimePoint at =
-      received + patience + (sim_request.taken_at ? millis(options_.network_ms) : Duration::zero());
+      received + timeout + (sim_request.taken_at ? millis(options_.network_ms) : Duration::zero());
   post(std::max(at, now_), EventKind::kSilent, node.stalls, sim_request.id);
 }
 

@@ -115,7 +115,7 @@ function marks(svg, height, x) {
     label.style.fill = "var(--mark)";
   });
 }
-// What went wrong in the bucket that begins at that second, a line each.
+// The faults in the bucket that begins at that second, a line each.
 function faultLines(second) {
   return D.faults.map((fault, i) => fault.at_s >= second && fault.at_s < second + D.step_s ?
       "\n⚡" + (i + 1) + " " + fault.text : "").join("");

@@ -144,7 +144,7 @@ Status TraceFile::check_time(Duration at) const {
                                       " s after the trace's first; a run has at most ",
                                       TraceReader::kSpanMax / std::chrono::seconds(1), " s"));
   }
-  // Of two lines in the wrong order either may be wrong; two or more behind one prove that one wrong.
+  // In two lines of the wrong order either may be wrong; two or more behind one prove that one wrong.
   const auto behind = static_cast<size_t>(std::count_if(
       lines_ahead_.begin(), lines_ahead_.end(),
       [this, at](const TraceLine& below) { return below.request.at >= last_at_ && below.request.at < at; }));

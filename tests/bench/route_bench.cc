@@ -37,7 +37,7 @@ Hash128 hash_of(const char* kind, uint64_t number) {
 
 struct Flight {
   PrefixKey key;
-  Sent sent;
+  InFlight sent;
 };
 
 // Sessions take turns; requests are open as long as `nodes` × 25 later ones have come.
@@ -48,7 +48,7 @@ class Traffic {
     options.policy = policy;
     options.affinity.gateways = gateways;
     router = std::make_unique<Router>(options, 1);
-    router->adopt(cluster_of(nodes));
+    router->update_cluster(cluster_of(nodes));
     double sum = 0;
     for (int i = 0; i < kSets; ++i) cumulative_.push_back(sum += std::pow(i + 1, -0.9));
     for (int i = 0; i < kSets; ++i) sets_.push_back(hash_of("set", static_cast<uint64_t>(i)));
@@ -65,12 +65,12 @@ class Traffic {
     Session& session = sessions_[random_.below(static_cast<uint32_t>(sessions_.size()))];
     now += std::chrono::microseconds(40'000 / nodes_);
     const Decision decision = router->decide(session.key, "demo", now);
-    open_.push_back({session.key, router->sent(session.key, "demo", decision.order[0], now)});
+    open_.push_back({session.key, router->on_sent(session.key, "demo", decision.order[0], now)});
     router->first_byte(open_.back().key, open_.back().sent, now);
     if (open_.size() > nodes_ * 25) {
       Flight& flight = open_.front();
       const AnswerCounts counts{flight.key.prompt_tokens, 120, 0, false};
-      router->finished(flight.key, flight.sent, counts, now);
+      router->on_finished(flight.key, flight.sent, counts, now);
       open_.pop_front();
     }
     session.key.prompt_tokens += 160;

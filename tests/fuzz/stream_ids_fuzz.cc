@@ -38,8 +38,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   troupe::ResumeTap whole(true), pieces(true);
   const std::string passed = pass(whole, text, size + 1);
   require(passed == pass(pieces, text, 5));
-  require(whole.ids_told() == pieces.ids_told() && whole.tokens_told() == pieces.tokens_told() &&
-          whole.resumable() == pieces.resumable());
+  require(whole.ids_delivered() == pieces.ids_delivered() &&
+          whole.tokens_delivered() == pieces.tokens_delivered() && whole.resumable() == pieces.resumable());
   require(whole.heartbeats() == pieces.heartbeats() && whole.done() == pieces.done());
   require(whole.counts().has_value() == pieces.counts().has_value());
   require(!whole.counts() || (whole.counts()->cached_tokens >= 0 &&

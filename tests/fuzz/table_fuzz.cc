@@ -1,6 +1,6 @@
-// What gateways write into etcd for each other and send each other: the table, a sample of loads, news, and
-// the message that holds such parts. Any bytes are decoded or refused by name; what was decoded says the same
-// when it is encoded and decoded again.
+// What gateways write into etcd for each other and send each other: the table, a sample of loads,
+// announcements, and the message that holds such parts. Any bytes are decoded or refused by name; what was
+// decoded says the same when it is encoded and decoded again.
 
 #include <cmath>
 #include <cstdint>
@@ -73,12 +73,13 @@ void check_sample(std::string_view bytes) {
   require(few.ok() && few->sets.size() <= kFew, "so many are kept");
 }
 
-void check_news(std::string_view bytes) {
+void check_announcement(std::string_view bytes) {
   const Hash128 name{7, 9};
-  const auto news = route::decode_news(name, bytes);
-  if (!news.ok()) return check_refusal(news.status());
-  require(news->name == name && bytes.size() == route::kNewsBytes && route::encode_news(*news) == bytes,
-          "news have one form");
+  const auto announcement = route::decode_announcement(name, bytes);
+  if (!announcement.ok()) return check_refusal(announcement.status());
+  require(announcement->name == name && bytes.size() == route::kNewsBytes &&
+              route::encode_announcement(*announcement) == bytes,
+          "announcements have one form");
 }
 
 void check_message(std::string_view bytes, const ClusterView& view) {
@@ -87,7 +88,7 @@ void check_message(std::string_view bytes, const ClusterView& view) {
   require(route::frame_gossip(*parts) == bytes, "a message has one form");
   (void)route::decode_placements(parts->placements, view);
   (void)route::decode_ledger(parts->ledger, view);
-  check_news(parts->news);
+  check_announcement(parts->announcement);
   check_plan(parts->table, view);
   check_sample(parts->sample);
 }
@@ -102,7 +103,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   check_plan(bytes, view);
   check_plan(bytes, ClusterView());
   check_sample(bytes);
-  check_news(bytes);
+  check_announcement(bytes);
   check_message(bytes, view);
   return 0;
 }

@@ -181,7 +181,7 @@ TEST_F(LockedPrefixes, KeySeesAndDeletesPrefixesOfItsModelsOnly) {
 TEST_F(LockedPrefixes, KeySeesAndDeletesOnlyWhatWasComputedForIt) {
   keeper_.is_ours = true;
   start({worker_.endpoint()});
-  EXPECT_TRUE(loop_.eventually([this] { return gateway_->gateway->fleet().ours(0); }));
+  EXPECT_TRUE(loop_.eventually([this] { return gateway_->gateway->fleet().is_troupe_worker(0); }));
   RawPeer peer = gateway_->connect();
   peer.send(http_post(std::string(kPrefixesPath),
                       R"({"model":"demo","messages":[{"role":"system","content":"x"}]})", bearer("guest")));

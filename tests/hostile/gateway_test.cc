@@ -62,13 +62,13 @@ TEST(HostileTexts, StreamsAtTheGateway) {
     static_cast<void>(error_event(text));
     static_cast<void>(parse_error_event(text));
     static_cast<void>(ends_answer(text));
-    static_cast<void>(says_done(text));
+    static_cast<void>(contains_done(text));
     for (const AnswerForm form : {AnswerForm::kOther, AnswerForm::kCompletion, AnswerForm::kMessages}) {
       StreamOpening opening(form);
       std::string events = text;
       opening.take(events);
       static_cast<void>(ends_stream(text, form, true));
-      static_cast<void>(says_last(text, form));
+      static_cast<void>(contains_last_event(text, form));
       static_cast<void>(kind_of_whole(text, form));
       static_cast<void>(kind_of_whole("{\"error\":" + text, form));
     }

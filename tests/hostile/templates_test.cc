@@ -206,8 +206,8 @@ TEST(HostileTexts, ConversationsOfManyShapes) {
           ASSERT_TRUE(context.ok()) << context.status();
           const auto rendered = (*chat)->render(*context);
           if (!rendered.ok()) return;
-          static_cast<void>(up_to_final(*rendered, "", final_text(request, false)));
-          static_cast<void>(up_to_final(*rendered, rendered->substr(0, rendered->size() / 2), text));
+          static_cast<void>(split_final_message(*rendered, "", final_text(request, false)));
+          static_cast<void>(split_final_message(*rendered, rendered->substr(0, rendered->size() / 2), text));
         });
   }
 }

@@ -111,7 +111,7 @@ def comment_rows(tree):
     opening = sum(bool(OPENING.match(comment.lines[0])) for comment in blocks)
     riddles = sum(bool(shape.RIDDLES.match(comment.lines[0])) for comment in blocks)
     yield "comment blocks / opening before their subject", f"{len(blocks)} / {opening} ({percent(opening, len(blocks))} %)"
-    yield "… with What, Who, Whose, Whoever, Of, Those", f"{riddles} ({percent(riddles, len(blocks))} %)"
+    yield "… with What, Which, Who, Whose, Whoever, Of, Those", f"{riddles} ({percent(riddles, len(blocks))} %)"
 
 
 def summary_rows(tree):

@@ -16,7 +16,7 @@ WIDE_RECORDS = re.compile(r"(Options|Settings|Config|Flags)$")
 WIDE_FOLDERS = {"common/api"}
 # Decisions of a live program that the simulator must not take itself (it drives the machines that take them).
 LIVE_RULES = re.compile(r"\bdecide_retry\b|\bNodeView\s*\{|\bClusterView\s*\(|\bNodeHealth\b")
-RIDDLES = re.compile(r"\s*(What|Who|Whose|Whoever|Of|Those)\b")
+RIDDLES = re.compile(r"\s*(What|Which|Who|Whose|Whoever|Of|Those)\b")
 
 
 def file_lines(files, codes):
@@ -148,7 +148,7 @@ RULES = {
     "class fields": (class_fields, False, CLASS_FIELDS_MAX, "fields in {key}: group those that change together"),
     "live rules in sim": (live_rules_in_sim, False, 0,
                           "mentions of a decision of the live program: drive its machine (gateway/route) instead"),
-    "riddles": (riddles, True, 0, "comments begin with What, Who, Whose, Whoever, Of or Those: begin with the subject"),
+    "riddles": (riddles, True, 0, "comments begin with What, Which, Who, Whose, Whoever, Of or Those: begin with the subject"),
     "torn comments": (torn_comments, True, 0, "lines torn off by the formatter: fill the paragraph anew"),
 }
 

@@ -207,8 +207,8 @@ class Rules(unittest.TestCase):
         self.assertEqual(over(shape.live_rules_in_sim, files={"sim/fleet/x.cc": driven}), {})
 
     def test_comments_that_begin_with_a_riddle(self):
-        bad = "// What is left.\nint a;\n\n  // Of a request: it\n  // waits.\n  // Who waits.\nint b;\n// Whoever\n//\n// Those\n"
-        self.assertEqual(over(shape.riddles, bad), {"gateway/a.cc": 3})
+        bad = "// What is left.\nint a;\n\n  // Of a request: it\n  // waits.\n  // Who waits.\nint b;\n// Whoever\n//\n// Those\nint c;\n// Which waits.\n"
+        self.assertEqual(over(shape.riddles, bad), {"gateway/a.cc": 4})
         good = ("// The rest. What is left\n// Who asks.\nint a;  // of all\n        // Those of it.\n// Office hours.\n"
                 'const char* s = R"(\n// What?\n)";\n')
         self.assertEqual(over(shape.riddles, good), {})

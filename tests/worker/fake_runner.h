@@ -95,7 +95,7 @@ class FakeRunner final : public StepRunner {
     int32_t block_count = 0;
     bool runs_ahead = false;
     Hook before_step = {};
-    std::atomic<BlockId>* bad_block = nullptr;  // spoilt before the next step, and taken; below zero: none
+    std::atomic<BlockId>* bad_block = nullptr;  // corrupt before the next step, and taken; below zero: none
   };
   FakeRunner(const FakeModel* model, Options options)
       : model_(model), kv_(options.block_size, options.block_count), options_(std::move(options)) {}
@@ -104,7 +104,7 @@ class FakeRunner final : public StepRunner {
     EXPECT_LE(under_way_.size(), options_.runs_ahead ? 1u : 0u);
     if (options_.before_step) TROUPE_RETURN_IF_ERROR(options_.before_step(batch));
     if (options_.bad_block != nullptr) {
-      if (const BlockId bad = options_.bad_block->exchange(-1); bad >= 0) kv_.spoil(bad);
+      if (const BlockId bad = options_.bad_block->exchange(-1); bad >= 0) kv_.mark_corrupt(bad);
     }
     kv_.copy(batch.copies);
     int64_t rows = 0;

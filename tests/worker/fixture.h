@@ -60,8 +60,8 @@ class Worker {
     return test_spawn::spawn(io_.get_executor(), server_->drain(grace));
   }
   bool drain(Duration grace) { return start_drain(grace).get(); }
-  void hurry() {
-    asio::post(io_, [this] { server_->hurry(); });
+  void skip_grace_period() {
+    asio::post(io_, [this] { server_->skip_grace_period(); });
   }
 
  private:

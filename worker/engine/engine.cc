@@ -160,7 +160,7 @@ LoadReport Engine::load() const {
   LoadReport report;
   report.max_num_seqs = e.options.scheduler.max_num_seqs;
   report.block_size = e.options.scheduler.block_size;
-  e.news.describe(report);
+  e.residency_publisher.describe(report);
   const MutexLock lock(e.mutex);
   const SchedulerStats& stats = e.published.stats;
   report.ready = !e.stopping;
@@ -181,8 +181,8 @@ int64_t Engine::cached_blocks() const {
   return impl_->published.stats.blocks_cached;
 }
 
-ResidencyPublisher& Engine::cache_news() {
-  return impl_->news;
+ResidencyPublisher& Engine::residency_publisher() {
+  return impl_->residency_publisher;
 }
 
 bool Engine::idle() const {

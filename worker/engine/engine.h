@@ -87,7 +87,7 @@ class Engine {
   // Lets the KV pinned under `name` be evicted again; a pin still being computed is unaffected. Thread-safe.
   void unpin(Hash128 name);
   // Whether KV is pinned under `name`, by the steps whose last pieces were handed over. A pin ends without an
-  // unpin() where its KV turned out to be spoilt. Thread-safe.
+  // unpin() where its KV turned out to be corrupt. Thread-safe.
   bool is_pinned(Hash128 name) const;
   void cancel(RequestId id);  // thread-safe, idempotent; the sink gets no last piece
   // Runs a question on the compute thread, between two steps; its scheduler is nullptr where the engine
@@ -99,7 +99,7 @@ class Engine {
   LoadReport load() const;
   int64_t cached_blocks() const;  // of kv_blocks_free, those that hold KV; thread-safe
   // Publishes what the prefix cache holds and how that changes.
-  ResidencyPublisher& cache_news();
+  ResidencyPublisher& residency_publisher();
   bool idle() const;  // thread-safe: no request is anywhere, every last piece was handed over
   // Time the compute thread has spent in its current turn of the loop, a step at most; zero while it waits
   // for work. Thread-safe, takes no lock.

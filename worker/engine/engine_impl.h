@@ -50,7 +50,7 @@ struct Engine::Impl {
         log(l),
         metrics(m, options.model_name),
         scheduler(with_room_for_preempted(options.scheduler)),
-        news([this] {
+        residency_publisher([this] {
           const MutexLock lock(mutex);
           nudged = true;
           wake.notify_one();
@@ -99,7 +99,7 @@ struct Engine::Impl {
   void publish_pins();
   void accept(const StepOutput& output);
   void score_prompts();
-  void fail_undrawn();
+  void fail_unsampled();
   void mark_length_stops();
   void fail_step(const Batch& batch, const Status& error);
   void drop(RequestId id);  // any thread: stops computing the request
@@ -130,7 +130,7 @@ struct Engine::Impl {
 
   const SteadyClock clock;
   std::atomic<TimePoint> turn_began = TimePoint::max();  // max: waiting for work
-  ResidencyPublisher news;
+  ResidencyPublisher residency_publisher;
 
   mutable Mutex mutex;
   CondVar wake;

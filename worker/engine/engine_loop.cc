@@ -68,7 +68,7 @@ void Engine::Impl::apply(Commands& commands) {
 // `applied`: commands that the scheduler's numbers include from now on.
 void Engine::Impl::publish(const Commands& applied) {
   metrics.stats(scheduler.stats());
-  news.publish(scheduler.residency(), scheduler.set_work(), !has_work(), now());
+  residency_publisher.publish(scheduler.residency(), scheduler.set_work(), !has_work(), now());
   const MutexLock lock(mutex);
   published.stats = scheduler.stats();
   queued -= applied.all;
@@ -124,7 +124,7 @@ void Engine::Impl::finish_step() {
   scheduler.resolve(tokens, end, finished);
   publish_pins();
   for (TokenEvent& event : events) event.at = end;
-  fail_undrawn();
+  fail_unsampled();
   mark_length_stops();
   for (RequestId id : finished) sequences.erase(id);
   if (!events.empty()) text_out.push(events);
@@ -149,9 +149,9 @@ void Engine::Impl::accept(const StepOutput& output) {
     const auto found = sequences.find(drawn.id);
     const TokenId token = output.tokens[tokens.size()];
     StepToken& result = tokens.emplace_back(StepToken{.id = drawn.id, .token = token});
-    result.finished = result.spoilt = token == kNoDraw;
+    result.finished = result.corrupt = token == kNoDraw;
     if (found == sequences.end()) continue;  // it ended or was cancelled before this step was done
-    if (result.spoilt) continue;
+    if (result.corrupt) continue;
     Sequence& sequence = found->second;
     TokenEvent& event = events.emplace_back();
     event.id = drawn.id;
@@ -186,15 +186,15 @@ void Engine::Impl::score_prompts() {
 }
 
 // The fault is of the model or of this request's KV: the others of its step go on.
-void Engine::Impl::fail_undrawn() {
-  std::vector<RequestId> undrawn;
+void Engine::Impl::fail_unsampled() {
+  std::vector<RequestId> unsampled;
   for (const StepToken& result : tokens) {
-    if (result.spoilt && sequences.erase(result.id) > 0) undrawn.push_back(result.id);
+    if (result.corrupt && sequences.erase(result.id) > 0) unsampled.push_back(result.id);
   }
-  if (undrawn.empty()) return;
-  metrics.undrawn(undrawn.size());
-  log.error("no_token_drawn", {{"requests", undrawn.size()}, {"reason", "logits that are no numbers"}});
-  text_out.fail(undrawn, absl::DataLossError("the model computed logits that are no numbers"));
+  if (unsampled.empty()) return;
+  metrics.unsampled(unsampled.size());
+  log.error("no_token_drawn", {{"requests", unsampled.size()}, {"reason", "logits that are no numbers"}});
+  text_out.fail(unsampled, absl::DataLossError("the model computed logits that are no numbers"));
 }
 
 // Marks the requests that the scheduler ended without a stop token. Both lists are in the step's order.

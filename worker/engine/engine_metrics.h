@@ -20,7 +20,7 @@ class EngineMetrics {
   void step(Duration duration);
   void stats(const SchedulerStats& stats);
   void step_error() { errors_.steps.Increment(); }
-  void undrawn(size_t requests) { errors_.undrawn.Increment(static_cast<double>(requests)); }
+  void unsampled(size_t requests) { errors_.unsampled.Increment(static_cast<double>(requests)); }
 
   // Called by the text-out thread only.
   void first_token(Duration since_submit, int64_t prompt_count);
@@ -52,7 +52,7 @@ class EngineMetrics {
   Gauge& pinned_blocks_;
   struct Errors {
     Counter& steps;
-    Counter& undrawn;  // requests
+    Counter& unsampled;  // requests
   };
   Errors errors_;
   Histogram& step_seconds_;

@@ -192,7 +192,7 @@ Task<ApiResult<PreparedRequest>> Generator::prepare(const HttpRequest& request, 
   return text_jobs_.run<PreparedRequest>(request.body.size(), deadline, std::move(job));
 }
 
-Answer Generator::make_answer(PreparedRequest& prepared, bool tells_ids) {
+Answer Generator::make_answer(PreparedRequest& prepared, bool includes_token_ids) {
   const bool is_chat = prepared.kind == GenerateRequest::Kind::kChat;
   Answer::Options options;
   options.header.kind = prepared.kind;
@@ -208,7 +208,7 @@ Answer Generator::make_answer(PreparedRequest& prepared, bool tells_ids) {
     options.echoes.push_back(*std::move(prepared.echo));
     for (PreparedPrompt& more : prepared.more) options.echoes.push_back(*std::move(more.echo));
   }
-  options.tells_ids = tells_ids;
+  options.includes_token_ids = includes_token_ids;
   options.seed = prepared.engine.sampling.seed;
   options.begun = prepared.begun;
   return Answer(std::move(options));
@@ -219,8 +219,8 @@ Task<void> Generator::generate(HttpCall& call, PreparedRequest prepared, Deadlin
     co_await call.fail(*error);
     co_return;
   }
-  const bool tells_ids = prepared.stream && call.request().header("x-troupe-ids") == "1";
-  Answer answer = make_answer(prepared, tells_ids);
+  const bool includes_token_ids = prepared.stream && call.request().header("x-troupe-ids") == "1";
+  Answer answer = make_answer(prepared, includes_token_ids);
   const Source source{std::make_shared<OutputChannel>(executor_), deadline};
   if (prepared.ended != FinishReason::kNone) {
     source.channel->put(end_of(prepared));
@@ -314,7 +314,7 @@ Task<void> Generator::handle_conversation(HttpCall& call) {
 Task<void> Generator::wait_quiet(Deadline deadline) {
   constexpr Duration kQuiet = std::chrono::seconds(1), kLook = std::chrono::milliseconds(20);
   const auto token = asio::as_tuple(use_task);
-  while (!hurrying_ && !deadline.expired(now())) {
+  while (!skips_grace_period_ && !deadline.expired(now())) {
     if (running_count_ == 0 && now() >= asked_at_ + kQuiet) co_return;
     idle_timer_.expires_after(kLook);
     co_await idle_timer_.async_wait(token);
@@ -324,15 +324,15 @@ Task<void> Generator::wait_quiet(Deadline deadline) {
 Task<bool> Generator::wait_idle(Deadline deadline) {
   const auto token = asio::as_tuple(use_task);
   while (running_count_ > 0) {
-    if (hurrying_ || deadline.expired(now())) co_return false;
+    if (skips_grace_period_ || deadline.expired(now())) co_return false;
     idle_timer_.expires_at(deadline.at);
     co_await idle_timer_.async_wait(token);
   }
   co_return true;
 }
 
-void Generator::hurry() {
-  hurrying_ = true;
+void Generator::skip_grace_period() {
+  skips_grace_period_ = true;
   idle_timer_.cancel();
 }
 

@@ -60,11 +60,12 @@ class Generator {
   // Whether a text-in thread does not come back, and for how long it has been away.
   const TextJobs& text_jobs() const { return text_jobs_; }
   int64_t running_count() const { return running_count_; }
-  // Waits until nothing runs and no request has arrived for a second; returns at the deadline or on hurry().
+  // Waits until nothing runs and no request has arrived for a second; returns at the deadline or on
+  // skip_grace_period().
   Task<void> wait_quiet(Deadline deadline);
-  // Waits until the last running request ends. Returns false at the deadline or on hurry().
+  // Waits until the last running request ends. Returns false at the deadline or on skip_grace_period().
   Task<bool> wait_idle(Deadline deadline);
-  void hurry();
+  void skip_grace_period();
 
  private:
   class RunningScope;
@@ -84,7 +85,7 @@ class Generator {
   // Computes a prompt without an answer.
   Task<ApiResult<Usage>> compute(EngineRequest request, Deadline deadline);
   Task<void> generate(HttpCall& call, PreparedRequest prepared, Deadline deadline);
-  Answer make_answer(PreparedRequest& prepared, bool tells_ids);
+  Answer make_answer(PreparedRequest& prepared, bool includes_token_ids);
   Task<void> answer_whole(HttpCall& call, Answer& answer, const Source& source);
   Task<void> answer_stream(HttpCall& call, Answer& answer, const Source& source);
   Task<bool> wait_with_heartbeats(HttpCall& call, const Source& source);
@@ -99,7 +100,7 @@ class Generator {
   int64_t running_count_ = 0;
   TimePoint asked_at_{};  // last arrival
   bool refusing_ = false;
-  bool hurrying_ = false;
+  bool skips_grace_period_ = false;
 };
 
 }  // namespace troupe

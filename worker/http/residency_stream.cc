@@ -13,9 +13,7 @@ TimePoint now() {
 }
 
 ResidencyItem item_of(const Resident& resident) {
-  const bool set = resident.kind == HolderKind::kSet;
-  return {set ? ResidencyItem::Kind::kSet : ResidencyItem::Kind::kSession, resident.name, resident.tokens,
-          resident.pinned};
+  return {resident.kind, resident.name, resident.tokens, resident.pinned};
 }
 
 }  // namespace
@@ -39,10 +37,10 @@ class ResidencyStream::Subscription {
   Subscriber& subscriber_;
 };
 
-ResidencyStream::ResidencyStream(Executor executor, ResidencyPublisher& news, Metrics& metrics,
+ResidencyStream::ResidencyStream(Executor executor, ResidencyPublisher& residency_publisher, Metrics& metrics,
                                  const Options& options)
     : executor_(executor),
-      news_(news),
+      residency_publisher_(residency_publisher),
       options_(options),
       subscribers_gauge_(metrics.gauge("troupe_residency_subscribers", "Streams of GET /v1/residency open.")),
       changes_total_(metrics.counter("troupe_residency_changes_total",
@@ -52,7 +50,7 @@ ResidencyStream::ResidencyStream(Executor executor, ResidencyPublisher& news, Me
       gather_timer_(executor) {}
 
 void ResidencyStream::start() {
-  news_.listen([this] { asio::post(executor_, [this] { on_news(); }); });
+  residency_publisher_.listen([this] { asio::post(executor_, [this] { on_news(); }); });
 }
 
 void ResidencyStream::close() {
@@ -74,7 +72,7 @@ void ResidencyStream::on_news() {
 void ResidencyStream::pull() {
   pulled_at_ = now();
   changes_.clear();
-  news_.take(changes_);
+  residency_publisher_.take(changes_);
   for (const Resident& change : changes_) append(change);
   while (log_bytes_ > options_.log_bytes_max) {
     log_bytes_ -= log_.front().size();
@@ -91,7 +89,7 @@ void ResidencyStream::append(const Resident& change) {
     held_.erase({item.kind, item.name});
   }
   const auto kind = change.grew ? ResidencyEvent::Kind::kAdmitted : ResidencyEvent::Kind::kEvicted;
-  append_residency_event(log_.emplace_back(), kind, news_.epoch(), ++seq_, {&item, 1});
+  append_residency_event(log_.emplace_back(), kind, residency_publisher_.epoch(), ++seq_, {&item, 1});
   log_bytes_ += log_.back().size();
   changes_total_.Increment();
 }
@@ -112,7 +110,7 @@ std::string ResidencyStream::snapshot() const {
   items.reserve(held_.size());
   for (const auto& [key, held] : held_) items.push_back({key.first, key.second, held.tokens, held.pinned});
   std::string bytes;
-  append_residency_event(bytes, ResidencyEvent::Kind::kSnapshot, news_.epoch(), seq_, items);
+  append_residency_event(bytes, ResidencyEvent::Kind::kSnapshot, residency_publisher_.epoch(), seq_, items);
   return bytes;
 }
 

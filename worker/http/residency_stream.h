@@ -31,8 +31,9 @@ class ResidencyStream {
     Duration gather = std::chrono::milliseconds(10);
     Duration heartbeat = std::chrono::seconds(2);  // a comment, which reveals a hung worker by its absence
   };
-  // `news` outlives this object; this object outlives the engine's calls queued on `executor`.
-  ResidencyStream(Executor executor, ResidencyPublisher& news, Metrics& metrics, const Options& options);
+  // `residency_publisher` outlives this object; this object outlives the engine's calls queued on `executor`.
+  ResidencyStream(Executor executor, ResidencyPublisher& residency_publisher, Metrics& metrics,
+                  const Options& options);
 
   // Begins to listen. Called once, before any serve().
   void start();
@@ -48,7 +49,7 @@ class ResidencyStream {
     uint64_t sent_seq = 0;  // last change sent to it
   };
   class Subscription;
-  using Key = std::pair<ResidencyItem::Kind, Hash128>;
+  using Key = std::pair<HolderKind, Hash128>;
 
   void on_news();
   void pull();
@@ -59,7 +60,7 @@ class ResidencyStream {
   Task<void> wait(Subscriber& subscriber);
 
   Executor executor_;
-  ResidencyPublisher& news_;
+  ResidencyPublisher& residency_publisher_;
   const Options options_;
   Gauge& subscribers_gauge_;
   Counter& changes_total_;

@@ -77,9 +77,9 @@ void Answer::append_chunk(std::string& out, EngineOutput piece) {
     choice.text = piece.text;
     choice.finish = piece.finish;
     if (!piece.logprobs.empty()) choice.logprobs = &piece.logprobs;
-    if (options_.tells_ids) choice.ids = &piece.ids;
-    if (options_.tells_ids && !std::exchange(state.has_sent_seed, true)) choice.seed = options_.seed;
-    if (options_.tells_ids && done()) choice.usage = &usage_;
+    if (options_.includes_token_ids) choice.ids = &piece.ids;
+    if (options_.includes_token_ids && !std::exchange(state.has_sent_seed, true)) choice.seed = options_.seed;
+    if (options_.includes_token_ids && done()) choice.usage = &usage_;
     append_sse_data(out, chunk_json(options_.header, choice, first, options_.usage, usage_));
   }
   if (!done()) return;

@@ -26,7 +26,8 @@ class Answer {
     ChunkUsage usage = ChunkUsage::kNone;  // in the chunks of a stream; but for kNone the last has its own
     bool wants_logprobs = false;
     std::vector<EchoedPrompt> echoes;  // of each prompt, or empty
-    bool tells_ids = false;  // in every chunk; the seed in a choice's first, the usage in the last of all
+    bool includes_token_ids =
+        false;  // in every chunk; the seed in a choice's first, the usage in the last of all
     uint64_t seed = 0;
     bool begun = false;  // a resumed answer of one choice: no role, no echo
   };
@@ -36,7 +37,7 @@ class Answer {
   void append_chunks(std::string& out, EngineOutput piece);  // the last piece's chunks end with [DONE]
   void collect(EngineOutput piece);
 
-  bool tells_ids() const { return options_.tells_ids; }
+  bool includes_token_ids() const { return options_.includes_token_ids; }
   // Returns whether every choice has had its last piece.
   bool done() const { return open_count_ == 0; }
   // Returns the collected answer. REQUIRES: done().

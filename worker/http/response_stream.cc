@@ -58,7 +58,7 @@ Task<bool> Generator::wait_with_heartbeats(HttpCall& call, const Source& source)
 Task<void> Generator::answer_stream(HttpCall& call, Answer& answer, const Source& source) {
   std::string bytes;
   bool started = false, failed = false;
-  if (answer.tells_ids()) {
+  if (answer.includes_token_ids()) {
     co_await call.start_events();
     co_await call.exchange().write(kSseHeartbeat);  // heartbeats follow: clients may rely on them
     started = true;
@@ -66,7 +66,7 @@ Task<void> Generator::answer_stream(HttpCall& call, Answer& answer, const Source
   while (!answer.done() && !failed) {
     bytes.clear();
     bool ready = false;
-    if (answer.tells_ids()) {
+    if (answer.includes_token_ids()) {
       ready = co_await wait_with_heartbeats(call, source);
     } else {
       ready = co_await source.channel->wait(source.deadline);

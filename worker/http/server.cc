@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::string_view kPrefixRoute = "/v1/prefixes/{id}";
 constexpr std::string_view kModelRoute = "/v1/models/{id}";
-constexpr std::string_view kTailRoute = "/v1/conversations/{session}";
+constexpr std::string_view kConversationRoute = "/v1/conversations/{session}";
 
 ApiError keeps_conversations() {
   ApiError error = ApiError::unsupported(
@@ -127,7 +127,7 @@ constexpr std::array<WorkerServer::Impl::Route, 18> WorkerServer::Impl::kRoutes{
     {"GET, HEAD, POST", kPrefixesPath, &Impl::all_prefixes, PageRule::kOfUsers},
     {"GET, HEAD, DELETE", kPrefixRoute, &Impl::one_prefix, PageRule::kOfUsers},
     {"GET, HEAD, POST", kConversationsPath, &Impl::all_conversations, PageRule::kOfUsers},
-    {"GET, HEAD", kTailRoute, &Impl::one_conversation, PageRule::kOfUsers},
+    {"GET, HEAD", kConversationRoute, &Impl::one_conversation, PageRule::kOfUsers},
     {"GET, HEAD", "/v1/load", &Impl::load},
     {"GET, HEAD", "/v1/residency", &Impl::residency_events, PageRule::kOfUsers},
     {"GET, HEAD", "/livez", &Impl::livez},
@@ -139,7 +139,7 @@ constexpr std::array<WorkerServer::Impl::Route, 18> WorkerServer::Impl::kRoutes{
 
 const WorkerServer::Impl::Route* WorkerServer::Impl::find_route(std::string_view path) {
   if (!prefix_id_of(path).empty()) path = kPrefixRoute;
-  if (!tail_session_of(path).empty()) path = kTailRoute;
+  if (!conversation_session_of(path).empty()) path = kConversationRoute;
   if (!model_of_path(path).empty()) path = kModelRoute;
   for (const auto& route : kRoutes) {
     if (route.path == path) return &route;
@@ -158,7 +158,7 @@ WorkerServer::Impl::Impl(const Parts& parts, const Options& options)
       generator(parts.io.get_executor(), options.generator, parts.model, parts.engine),
       prefixes(parts.io.get_executor(), book_options(parts.engine.load(), options.max_pinned_share),
                parts.model.name, parts.engine),
-      residency(parts.io.get_executor(), parts.engine.cache_news(), parts.metrics, {}),
+      residency(parts.io.get_executor(), parts.engine.residency_publisher(), parts.metrics, {}),
       instance(hash_bytes(std::to_string(std::random_device{}())).hex().substr(0, 12)),
       started_s(std::time(nullptr)),
       http_options(counted(options.http, parts.metrics)),
@@ -248,7 +248,7 @@ Task<void> WorkerServer::Impl::list_all_conversations(HttpCall& call) {
 }
 
 Task<void> WorkerServer::Impl::find_one_conversation(HttpCall& call) {
-  const std::string session(tail_session_of(call.request().path));
+  const std::string session(conversation_session_of(call.request().path));
   const auto tail = co_await find_tail(engine, model.name, session);
   if (tail.ok()) {
     co_await call.answer_json(200, conversation_json(tail.value()));
@@ -385,8 +385,8 @@ Task<bool> WorkerServer::drain(Duration grace) {
   co_return all_done;
 }
 
-void WorkerServer::hurry() {
-  impl_->generator.hurry();
+void WorkerServer::skip_grace_period() {
+  impl_->generator.skip_grace_period();
 }
 
 }  // namespace troupe

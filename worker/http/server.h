@@ -54,7 +54,7 @@ class WorkerServer {
   // off. Returns true if no request was cut off.
   Task<bool> drain(Duration grace);
   // Ends a drain's grace period at once.
-  void hurry();
+  void skip_grace_period();
 
  private:
   struct Impl;

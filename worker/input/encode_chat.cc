@@ -84,7 +84,7 @@ struct Renderer {
     return *std::move(text);
   }
 
-  ApiResult<GoneOnWith> render_up_to_final(const GenerateRequest& request) const {
+  ApiResult<ContinuedMessage> render_to_final_message(const GenerateRequest& request) const {
     const GenerateRequest tagged = with_final_tag(request);
     auto rendered = render(tagged, /*add_generation_prompt=*/false);
     if (!rendered.ok()) return rendered.error();
@@ -95,7 +95,7 @@ struct Renderer {
     std::string text = final_text(tagged, chat.traits().wants_parts);
     if (marks) text = marks(text).value_or(text);
     text.resize(text.rfind(kFinalTag.substr(0, kFinalTag.size() - 1)));
-    auto split = up_to_final(*std::move(rendered), opened.ok() ? *opened : std::string_view(), text);
+    auto split = split_final_message(*std::move(rendered), opened.ok() ? *opened : std::string_view(), text);
     if (!split.ok())
       return ApiError::bad_field("messages",
                                  "chat template: " + std::string(to_std(split.status().message())));
@@ -139,9 +139,9 @@ ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& model, const Gene
   const auto chosen = choose_template(model, request);
   if (!chosen.ok()) return chosen.error();
   const Renderer renderer{model, *chosen.value(), marks_of(model)};
-  GoneOnWith text;
+  ContinuedMessage text;
   if (how.continue_final_message) {
-    auto split = renderer.render_up_to_final(request);
+    auto split = renderer.render_to_final_message(request);
     if (!split.ok()) return split.error();
     text = *std::move(split);
   } else {

@@ -28,14 +28,14 @@ void BlockPool::allocate(int32_t count, std::vector<BlockId>& out) {
   take_free(count, out);
 }
 
-void BlockPool::owe(int32_t count) {
-  TROUPE_CHECK(count <= free_count() && -count <= owed_count_,
-               std::to_string(count) + " blocks are not free, or not owed");
-  owed_count_ += count;
+void BlockPool::reserve(int32_t count) {
+  TROUPE_CHECK(count <= free_count() && -count <= reserved_count_,
+               std::to_string(count) + " blocks are not free, or not reserved");
+  reserved_count_ += count;
 }
 
-void BlockPool::allocate_owed(int32_t count, std::vector<BlockId>& out) {
-  owe(-count);
+void BlockPool::allocate_reserved(int32_t count, std::vector<BlockId>& out) {
+  reserve(-count);
   take_free(count, out);
 }
 

@@ -19,7 +19,7 @@ class BlockPool {
   explicit BlockPool(int32_t total_count);
   int32_t total_count() const { return free_.block_count(); }
   int32_t free_count() const {
-    return total_count() - first_new_ + static_cast<int32_t>(free_list_.size()) - owed_count_;
+    return total_count() - first_new_ + static_cast<int32_t>(free_list_.size()) - reserved_count_;
   }
   int32_t cached_count() const { return cached_count_; }  // in the prefix cache with no reference
   int32_t used_count() const { return total_count() - free_count() - cached_count_; }
@@ -28,11 +28,11 @@ class BlockPool {
   BlockId allocate();
   // Appends `count` free blocks to `out`, in use from now on. REQUIRES: that many are free.
   void allocate(int32_t count, std::vector<BlockId>& out);
-  // `count` free blocks are in use from now on without being chosen yet; allocate_owed() chooses them. A
-  // negative count takes back what was owed.
-  void owe(int32_t count);
-  void allocate_owed(int32_t count, std::vector<BlockId>& out);
-  int32_t owed_count() const { return owed_count_; }
+  // `count` free blocks are in use from now on without being chosen yet; allocate_reserved() chooses them. A
+  // negative count takes reserved ones back.
+  void reserve(int32_t count);
+  void allocate_reserved(int32_t count, std::vector<BlockId>& out);
+  int32_t reserved_count() const { return reserved_count_; }
   // The block is free again. REQUIRES: it is in use.
   void release(BlockId block);
   // `count` blocks in use are cached without a reference from now on; a negative count: that many of those
@@ -49,7 +49,7 @@ class BlockPool {
   BlockSet free_;
   std::vector<BlockId> free_list_;  // of those before first_new_
   BlockId first_new_ = 0;           // this block and all behind it were never used
-  int32_t owed_count_ = 0;          // of the free blocks
+  int32_t reserved_count_ = 0;      // of the free blocks
   int32_t cached_count_ = 0;
 };
 

@@ -34,7 +34,7 @@ RadixNodeId PrefixCache::Impl::tail_behind(RadixNodeId id) const {
   RadixNodeId tail = -1;
   for (RadixNodeId child = tree.run(id).first_child; child >= 0; child = tree.run(child).next_sibling) {
     const RadixNode& r = tree.run(child);
-    if (!r.is_tail() || r.spoilt) continue;
+    if (!r.is_tail() || r.corrupt) continue;
     if (tail < 0 || r.use.used_at > tree.run(tail).use.used_at) tail = child;
   }
   return tail;

@@ -9,8 +9,8 @@
 // that drew a token restores all: a block that really is bad is gone after kTrust + 1 requests in a row have
 // failed.
 //
-// What goes and is idle is evicted. What is held or pinned is spoilt: look-ups do not find it, residency does
-// not list it, what its holders add behind it is spoilt too, and its last holder frees it.
+// What goes and is idle is evicted. What is held or pinned is corrupt: look-ups do not find it, residency
+// does not list it, what its holders add behind it is corrupt too, and its last holder frees it.
 
 #include <algorithm>
 #include <vector>
@@ -26,7 +26,7 @@ void PrefixCache::Impl::Discard::chain(const Match& match, Hash128 root, std::sp
   const auto of_tail = ids.subspan(tail_begin);
   for (RadixNodeId child = whole ? radix.first_child_of(match.run, root) : -1; child >= 0;) {
     const RadixNodeId next = radix.run(child).next_sibling;
-    if (!of_tail.empty() && is_covered_tail(radix, child, of_tail)) spoil(child);
+    if (!of_tail.empty() && is_covered_tail(radix, child, of_tail)) mark_corrupt(child);
     child = next;
   }
   RadixNodeId first = -1;
@@ -38,7 +38,7 @@ void PrefixCache::Impl::Discard::chain(const Match& match, Hash128 root, std::sp
   RadixNodeId last = whole ? match.run : -1;
   if (first >= 0) {
     last = radix.run(first).parent;
-    spoil(first);
+    mark_corrupt(first);
   }
   while (last >= 0 && radix.run(last).listed) {
     const RadixNodeId before = radix.run(last).parent;
@@ -48,7 +48,7 @@ void PrefixCache::Impl::Discard::chain(const Match& match, Hash128 root, std::sp
 }
 
 // A run and all behind it, the last first.
-void PrefixCache::Impl::Discard::spoil(RadixNodeId id) {
+void PrefixCache::Impl::Discard::mark_corrupt(RadixNodeId id) {
   const RadixTree& radix = cache.tree;
   std::vector<RadixNodeId> runs{id};
   for (size_t i = 0; i < runs.size(); ++i) {
@@ -57,12 +57,12 @@ void PrefixCache::Impl::Discard::spoil(RadixNodeId id) {
       runs.push_back(child);
     }
   }
-  for (size_t i = runs.size(); i-- > 0;) spoil_run(runs[i]);
+  for (size_t i = runs.size(); i-- > 0;) mark_run_corrupt(runs[i]);
 }
 
-void PrefixCache::Impl::Discard::spoil_run(RadixNodeId id) {
+void PrefixCache::Impl::Discard::mark_run_corrupt(RadixNodeId id) {
   RadixNode& r = cache.tree.run(id);
-  if (r.spoilt) return;
+  if (r.corrupt) return;
   if (r.references == 0) {
     cut_idle(id);
     return;
@@ -73,7 +73,7 @@ void PrefixCache::Impl::Discard::spoil_run(RadixNodeId id) {
     cache.residency->evicted({r.extent, r.depth, r.blocks, cache.gone_hashes});
   }
   r.extent = {};
-  cache.tree.spoil(id);
+  cache.tree.mark_corrupt(id);
 }
 
 // REQUIRES: an idle leaf.

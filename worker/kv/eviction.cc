@@ -138,7 +138,7 @@ int32_t PrefixCache::Impl::evict_from(RadixNodeId id, int32_t count) {
 }
 
 // The last blocks go out of the cache and onto the free list. REQUIRES: listed, and gone_hashes are theirs,
-// but for a tail; or spoilt.
+// but for a tail; or corrupt.
 void PrefixCache::Impl::cut(RadixNodeId id, int32_t count) {
   const RadixNode& r = tree.run(id);
   const int32_t left = r.count() - count;

@@ -58,7 +58,7 @@ int32_t PrefixCache::unreferenced_count(const Match& match) const {
 
 PrefixCache::RunState PrefixCache::run_state(RadixNodeId run) const {
   const RadixNode& r = impl_->tree.run(run);
-  if (r.spoilt) return RunState::kSpoilt;
+  if (r.corrupt) return RunState::kCorrupt;
   return r.references > 0 ? RunState::kReferenced : RunState::kIdle;
 }
 
@@ -79,7 +79,7 @@ PartialMatch PrefixCache::find_partial(const Match& match, Hash128 root, std::sp
   }
   RadixNodeId child = tree.first_child_of(match.run, root);
   for (int i = 0; i < kCandidatesMax && child >= 0; child = tree.run(child).next_sibling) {
-    if (tree.run(child).spoilt) continue;
+    if (tree.run(child).corrupt) continue;
     compare(child, 0);
     ++i;
   }
@@ -129,7 +129,7 @@ void PrefixCache::insert(LockedPrefix& path, const Blocks& blocks) {
 
 bool PrefixCache::insert_tail(const LockedPrefix& path, const Tail& tail) {
   Impl& c = *impl_;
-  if (path.run >= 0 && c.tree.run(path.run).spoilt) return false;
+  if (path.run >= 0 && c.tree.run(path.run).corrupt) return false;
   const int32_t run_count = path.run >= 0 ? c.tree.run(path.run).count() : 0;
   const auto id_count = static_cast<int32_t>(tail.ids.size());
   if (find_partial({path.count, path.run, run_count}, tail.root, tail.ids, id_count).block >= 0) return false;
@@ -223,10 +223,10 @@ void PrefixCache::Impl::drop(RadixNodeId id) {
   if (--r.references == 0) idle(id);
 }
 
-// The blocks of a run become idle from the last one to the first, a tick each; spoilt ones are freed.
+// The blocks of a run become idle from the last one to the first, a tick each; corrupt ones are freed.
 void PrefixCache::Impl::idle(RadixNodeId id) {
   RadixNode& r = tree.run(id);
-  if (r.spoilt) {
+  if (r.corrupt) {
     pool->add_cached(r.count());
     cut(id, r.count());
     return;
@@ -317,10 +317,10 @@ void PrefixCache::Impl::place(LockedPrefix& path, const Blocks& blocks, const Ro
   if (!blocks.ids.empty()) added.ids = blocks.ids.subspan(begin * block_size, count * block_size);
   const RadixNode* last = path.run >= 0 ? &tree.run(path.run) : nullptr;
   Residency::Extent extent;
-  const bool spoilt = last != nullptr && last->spoilt;  // then so is what is added
-  if (residency != nullptr && blocks.each_itself && !spoilt) {
+  const bool corrupt = last != nullptr && last->corrupt;  // then so is what is added
+  if (residency != nullptr && blocks.each_itself && !corrupt) {
     extent = residency->cached_each(path.count, added.hashes);
-  } else if (residency != nullptr && !spoilt) {
+  } else if (residency != nullptr && !corrupt) {
     extent = residency->cached({path.count, static_cast<int32_t>(count)}, blocks.kind, blocks.holder,
                                last != nullptr ? last->extent : Residency::Extent{});
   }

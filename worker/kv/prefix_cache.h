@@ -71,7 +71,7 @@ class PrefixCache {
   enum class RunState : uint8_t {
     kIdle,
     kReferenced,
-    kSpoilt  // and referenced: it is found no more, and freed with its last reference (discard())
+    kCorrupt  // and referenced: it is found no more, and freed with its last reference (discard())
   };
   RunState run_state(RadixNodeId run) const;
 
@@ -87,9 +87,9 @@ class PrefixCache {
   // keep it, if all its ids are cached already. REQUIRES: no request writes to the block any more.
   bool insert_tail(const LockedPrefix& path, const Tail& tail);
   // A request with this chain ended without a token, as its logits were no numbers: some block of it may be
-  // spoilt. Its cached blocks are found no more, nor a tail behind them that `ids` (the whole chain's) has at
-  // its place: from the last block on, up to one that is held, pinned, or that other blocks hang on; and from
-  // the first one on that is not trusted, with all that hangs on it, held or not (discard.cc). What is
+  // corrupt. Its cached blocks are found no more, nor a tail behind them that `ids` (the whole chain's) has
+  // at its place: from the last block on, up to one that is held, pinned, or that other blocks hang on; and
+  // from the first one on that is not trusted, with all that hangs on it, held or not (discard.cc). What is
   // held is freed with its last hold.
   void discard(std::span<const Hash128> hashes, Hash128 root, std::span<const TokenId> ids);
   // Drops a request's references; the blocks it held stay cached. `drew`: it has drawn a token from them, so

@@ -80,8 +80,8 @@ struct PrefixCache::Impl {
   struct Discard {
     // REQUIRES: `match` is the longest of the chain.
     void chain(const Match& match, Hash128 root, std::span<const TokenId> ids);
-    void spoil(RadixNodeId id);
-    void spoil_run(RadixNodeId id);
+    void mark_corrupt(RadixNodeId id);
+    void mark_run_corrupt(RadixNodeId id);
     void cut_idle(RadixNodeId id);
     Impl& cache;
   };

@@ -116,8 +116,8 @@ RadixNodeId RadixTree::add(RadixNodeId parent, Hash128 root, const Blocks& block
     r.first_hash = blocks.hashes.front();
     r.last_hash = blocks.hashes.back();
   }
-  r.spoilt = parent >= 0 && run(parent).spoilt;
-  if (!r.is_tail() && !r.spoilt) by_first_hash_.add(r.first_hash, id);
+  r.corrupt = parent >= 0 && run(parent).corrupt;
+  if (!r.is_tail() && !r.corrupt) by_first_hash_.add(r.first_hash, id);
   RadixNodeId& first = first_sibling(r);
   r.next_sibling = first;
   if (first >= 0) run(first).previous_sibling = id;
@@ -169,10 +169,10 @@ RadixNodeId RadixTree::split(RadixNodeId id, int32_t count) {
   return front_id;
 }
 
-void RadixTree::spoil(RadixNodeId id) {
+void RadixTree::mark_corrupt(RadixNodeId id) {
   RadixNode& r = run(id);
   if (!r.is_tail()) by_first_hash_.remove(r.first_hash, id);
-  r.spoilt = true;
+  r.corrupt = true;
 }
 
 void RadixTree::cut(RadixNodeId id, int32_t count) {
@@ -193,7 +193,7 @@ void RadixTree::cut(RadixNodeId id, int32_t count) {
       free_roots_.push_back(-1 - r.parent);
     }
   }
-  if (!r.is_tail() && !r.spoilt) by_first_hash_.remove(r.first_hash, id);
+  if (!r.is_tail() && !r.corrupt) by_first_hash_.remove(r.first_hash, id);
   r = RadixNode{};
   free_runs_.push_back(id);
 }
@@ -203,10 +203,10 @@ Status RadixTree::verify_run(RadixNodeId id) const {
   const auto wrong = [id](const char* what) {
     return absl::InternalError("run " + std::to_string(id) + " of cached blocks " + what);
   };
-  if (!r.is_tail() && (find_child(r.parent, r.first_hash) == id) == r.spoilt) {
-    return wrong(r.spoilt ? "is spoilt and found" : "is not found by its hash");
+  if (!r.is_tail() && (find_child(r.parent, r.first_hash) == id) == r.corrupt) {
+    return wrong(r.corrupt ? "is corrupt and found" : "is not found by its hash");
   }
-  if (r.spoilt && r.references == 0) return wrong("is spoilt and has no holder");
+  if (r.corrupt && r.references == 0) return wrong("is corrupt and has no holder");
   if (!r.is_tail() && (r.first_hash != hash_of(r, 0) || r.last_hash != hash_of(r, r.blocks.size() - 1))) {
     return wrong("knows its first or last hash wrongly");
   }
@@ -219,7 +219,7 @@ Status RadixTree::verify_run(RadixNodeId id) const {
   if (parent.blocks.empty()) return wrong("hangs on nothing");
   if (r.depth != parent.depth + parent.count()) return wrong("does not begin where its parent ends");
   if (r.references > 0 && parent.references == 0) return wrong("is held but its parent is not");
-  if (parent.spoilt && !r.spoilt) return wrong("hangs on a spoilt one");
+  if (parent.corrupt && !r.corrupt) return wrong("hangs on a corrupt one");
   return absl::OkStatus();
 }
 
@@ -240,7 +240,7 @@ Status RadixTree::verify() const {
   for (RadixNodeId id = 0; id < id_end(); ++id) {
     if (run(id).blocks.empty()) continue;
     ++run_count;
-    unnamed_count += run(id).is_tail() || run(id).spoilt;
+    unnamed_count += run(id).is_tail() || run(id).corrupt;
     block_count += run(id).count();
     TROUPE_RETURN_IF_ERROR(verify_run(id));
     TROUPE_RETURN_IF_ERROR(verify_children(id, run(id).first_child, listed_count));

@@ -52,7 +52,7 @@ struct RadixNode {
   bool planned : 1 = false;  // of a set that is at home here
   // The tree lets go of it: it is found no more, nor is what comes behind it, and it goes with its last
   // reference. So it always has one.
-  bool spoilt : 1 = false;
+  bool corrupt : 1 = false;
   uint32_t trust : 2 = 0;    // failures of its requests that it outlives (discard.cc)
   Residency::Extent extent;  // whose its blocks are
   RunUse use;
@@ -108,17 +108,17 @@ class RadixTree {
     std::span<const BlockId> blocks;
     std::span<const TokenId> ids;  // of all of them, or none
   };
-  // A new run behind the last block of `parent`, or at the root of this name; spoilt as `parent` is.
-  // REQUIRES: `parent` has no child that begins so, but spoilt ones.
+  // A new run behind the last block of `parent`, or at the root of this name; corrupt as `parent` is.
+  // REQUIRES: `parent` has no child that begins so, but corrupt ones.
   RadixNodeId add(RadixNodeId parent, Hash128 root, const Blocks& blocks);
   // REQUIRES: it has no children and is no tail.
   void append(RadixNodeId id, const Blocks& blocks);
   // The first `count` blocks become a run of their own, which is returned, with a reference for each that the
   // rest has. The rest keeps its id and its children, so holds to its end stay valid. REQUIRES: 0 < count <
-  // its blocks; not spoilt.
+  // its blocks; not corrupt.
   RadixNodeId split(RadixNodeId id, int32_t count);
-  // A look-up finds it no more. REQUIRES: all behind it is spoilt already.
-  void spoil(RadixNodeId id);
+  // A look-up finds it no more. REQUIRES: all behind it is corrupt already.
+  void mark_corrupt(RadixNodeId id);
   // Removes the last `count` blocks; a run without blocks is removed. REQUIRES: it has no children.
   void cut(RadixNodeId id, int32_t count);
 

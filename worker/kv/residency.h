@@ -25,12 +25,11 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "common/core/block_hash.h"
+#include "common/core/holder_kind.h"
 #include "worker/kv/block_set.h"
 #include "worker/kv/types.h"
 
 namespace troupe {
-
-enum class HolderKind : uint8_t { kSet, kSession };
 
 // The tokens of a set or session that are resident now; 0: none any more.
 struct Resident {

@@ -1,5 +1,8 @@
 #pragma once
 
+// Warms a runner up before the first request. Called once, on the thread that will compute; the error is the
+// step's that failed.
+
 #include <cstdint>
 #include <vector>
 

@@ -45,7 +45,7 @@ void AdmissionReserve::forecast_running() {
   std::vector<KvForecast::Request> running;
   running.reserve(state_.queues.running().size());
   for (ScheduledRequest* r : state_.queues.running()) {
-    if (r->is_counted()) state_.counted.settle(*r);
+    if (r->is_counted()) state_.counted.materialize(*r);
     running.push_back(forecast_of(*r));
   }
   forecast_.emplace(state_.config.block_size).reset(running);

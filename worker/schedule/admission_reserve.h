@@ -1,7 +1,7 @@
 #pragma once
 
-// How many blocks an admission has to leave to the requests that run, so that it is not paid for by a
-// preemption soon after. Built for one plan: the forecast is made when the first admission needs it and holds
+// Blocks that an admission has to leave to the requests that run, so that it is not paid for by a preemption
+// soon after. Built for one plan: the forecast is made when the first admission needs it and holds
 // as long as requests are only added. Not thread-safe.
 
 #include <cstdint>

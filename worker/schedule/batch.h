@@ -43,7 +43,7 @@ struct StepToken {
   RequestId id = 0;
   TokenId token = 0;
   bool finished = false;  // stop token: do not schedule further (max_new_count is the scheduler's own check)
-  bool spoilt = false;    // no token could be drawn: finished as well, and its KV must serve no other request
+  bool corrupt = false;   // no token could be drawn: finished as well, and its KV must serve no other request
 };
 
 struct Batch {

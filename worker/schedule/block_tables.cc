@@ -61,60 +61,60 @@ void BlockTables::extend_hashes(ScheduledRequest& request) const {
 }
 
 // An admitted request changes the residency of its set, and soon that of its session.
-void BlockTables::look_up(ScheduledRequest& request) const {
+void BlockTables::lookup(ScheduledRequest& request) const {
   residency_.prefetch(HolderKind::kSet, request.spec.set);
   residency_.prefetch(HolderKind::kSession, request.spec.session);
-  look(request);
+  find_match(request);
 }
 
 // Leading blocks that it may take from the cache. The last id is computed even if its block is known: its
 // logits are needed.
-size_t BlockTables::look_limit(const ScheduledRequest& request) const {
+size_t BlockTables::lookup_limit(const ScheduledRequest& request) const {
   if (request.scores_prompt) return 0;
   return std::min(static_cast<size_t>((request.known_count - 1) / options_.block_size),
                   request.block_hashes.size());
 }
 
-PrefixCache::Match BlockTables::look(ScheduledRequest& request) const {
+PrefixCache::Match BlockTables::find_match(ScheduledRequest& request) const {
   const size_t block_size = static_cast<size_t>(options_.block_size);
   const std::span<const Hash128> hashes(request.block_hashes);
-  const size_t limit = look_limit(request);
+  const size_t limit = lookup_limit(request);
   const PrefixCache::Match match = cache_.find(hashes.first(limit));
-  request.look_found_count = match.count;
+  request.lookup_found_count = match.count;
   const auto found = static_cast<size_t>(match.count);
-  request.look_awaits = found < limit && cache_.is_announced_by_other(hashes[found], request.id);
-  request.look_partial = {};
+  request.lookup_awaits = found < limit && cache_.is_announced_by_other(hashes[found], request.id);
+  request.lookup_partial = {};
   if (options_.enable_prefix_caching && !request.scores_prompt && !request.ids.empty()) {
     const std::span<const TokenId> ids(request.ids);
     const size_t rest = std::min(ids.size() - 1 - found * block_size, block_size);
-    request.look_partial = cache_.find_partial(
+    request.lookup_partial = cache_.find_partial(
         match, request.spec.salt, ids.subspan(found * block_size, rest), worth_copying(options_.block_size));
   }
-  request.look_change_count = cache_.change_count();
+  request.lookup_change_count = cache_.change_count();
   return match;
 }
 
-int32_t BlockTables::look_cached_count(const ScheduledRequest& request) const {
-  return request.look_found_count * options_.block_size + request.look_partial.count;
+int32_t BlockTables::lookup_cached_count(const ScheduledRequest& request) const {
+  return request.lookup_found_count * options_.block_size + request.lookup_partial.count;
 }
 
-bool BlockTables::look_is_stale(const ScheduledRequest& request) const {
-  return request.look_change_count != cache_.change_count();
+bool BlockTables::lookup_is_stale(const ScheduledRequest& request) const {
+  return request.lookup_change_count != cache_.change_count();
 }
 
 bool BlockTables::admit(ScheduledRequest& request, int32_t reserve_count) {
   const int32_t needed = blocks_for(request.known_count);
   // Cheap refusal first. Found blocks may have been evicted since the look, so it errs to the optimistic
   // side.
-  if (needed - request.look_found_count + reserve_count > available_count()) return false;
-  const PrefixCache::Match match = look(request);
-  if (request.look_awaits) return false;
+  if (needed - request.lookup_found_count + reserve_count > available_count()) return false;
+  const PrefixCache::Match match = find_match(request);
+  if (request.lookup_awaits) return false;
   const int32_t new_count = needed - match.count;
   const int32_t spare_count =
       available_count() - reserve_count - new_count - cache_.unreferenced_count(match);
   if (spare_count < 0) return false;
   // The original must stay until it is copied; where there is no room for both it is done without.
-  PartialMatch& partial = request.look_partial;
+  PartialMatch& partial = request.lookup_partial;
   if (partial.count > 0 && spare_count == 0 && cache_.run_state(partial.run) == PrefixCache::RunState::kIdle)
     partial = {};
   take_blocks(request, match, needed);
@@ -136,13 +136,13 @@ void BlockTables::take_blocks(ScheduledRequest& request, const PrefixCache::Matc
     const auto last = static_cast<size_t>(prefix_blocks - 1);
     residency_.found(request.blocks[last], prefix_blocks - 1, request.spec.set);
   }
-  if (request.look_partial.count > 0) {
-    request.copy_from = request.look_partial.block;
-    request.copy_run = cache_.hold_partial(request.look_partial, request.user);
+  if (request.lookup_partial.count > 0) {
+    request.copy_from = request.lookup_partial.block;
+    request.copy_run = cache_.hold_partial(request.lookup_partial, request.user);
   }
   make_free(count - match.count);
   pool_.allocate(count - match.count, request.blocks);
-  request.cached_count = look_cached_count(request);
+  request.cached_count = lookup_cached_count(request);
   request.computed_count = request.cached_count;
 }
 
@@ -184,15 +184,16 @@ bool BlockTables::grow(ScheduledRequest& request) {
   return true;
 }
 
-bool BlockTables::owe_block() {
+bool BlockTables::reserve_block() {
   make_free(1);
   if (pool_.free_count() == 0) return false;
-  pool_.owe(1);
+  pool_.reserve(1);
   return true;
 }
 
-void BlockTables::settle(ScheduledRequest& request) {
-  pool_.allocate_owed(blocks_for(request.computed_count) - count_of(request.blocks.size()), request.blocks);
+void BlockTables::materialize(ScheduledRequest& request) {
+  pool_.allocate_reserved(blocks_for(request.computed_count) - count_of(request.blocks.size()),
+                          request.blocks);
 }
 
 void BlockTables::cache_full_blocks(ScheduledRequest& request) {
@@ -243,7 +244,7 @@ void BlockTables::release(ScheduledRequest& request) {
   }
   // A token that is not known yet says nothing of the KV.
   const int32_t drawn_count = request.emitted_count() - (request.sampled_index >= 0 ? 1 : 0);
-  cache_.release(request.path, drawn_count > 0 && !request.spoilt);
+  cache_.release(request.path, drawn_count > 0 && !request.corrupt);
   request.path = {};
   request.blocks.clear();
   request.cached_count = 0;
@@ -252,14 +253,14 @@ void BlockTables::release(ScheduledRequest& request) {
 
 void BlockTables::discard(std::span<const Hash128> hashes, Hash128 salt, std::span<const TokenId> ids) {
   cache_.discard(hashes, salt, ids);
-  const auto is_spoilt = [this](RadixNodeId run) {
-    return run >= 0 && cache_.run_state(run) == PrefixCache::RunState::kSpoilt;
+  const auto is_corrupt = [this](RadixNodeId run) {
+    return run >= 0 && cache_.run_state(run) == PrefixCache::RunState::kCorrupt;
   };
-  std::vector<Hash128> spoilt;
+  std::vector<Hash128> corrupt;
   for (const auto& [name, pinned] : pins_.by_name) {
-    if (is_spoilt(pinned.pin.path.run) || is_spoilt(pinned.pin.partial)) spoilt.push_back(name);
+    if (is_corrupt(pinned.pin.path.run) || is_corrupt(pinned.pin.partial)) corrupt.push_back(name);
   }
-  for (const Hash128& name : spoilt) unpin(name);
+  for (const Hash128& name : corrupt) unpin(name);
 }
 
 void BlockTables::pin(const ScheduledRequest& request) {
@@ -293,7 +294,7 @@ void BlockTables::unpin(Hash128 name) {
 
 int32_t BlockTables::pinned_count(const ScheduledRequest& request) const {
   const std::span<const Hash128> hashes(request.block_hashes);
-  return cache_.pinned_count(cache_.find(hashes.first(look_limit(request))));
+  return cache_.pinned_count(cache_.find(hashes.first(lookup_limit(request))));
 }
 
 // Keeps the computed part of the last, partly filled block; false: the cache has no use for it.
@@ -311,19 +312,20 @@ bool BlockTables::keep_tail(const ScheduledRequest& request) {
 }
 
 // Every block is free, the cache's, or one request's own.
-Status BlockTables::verify(std::span<ScheduledRequest* const> running, int32_t owed_ahead) const {
+Status BlockTables::verify(std::span<ScheduledRequest* const> running, int32_t reserved_ahead) const {
   TROUPE_RETURN_IF_ERROR(pool_.verify());
   PrefixCache::Holds holds;
-  int32_t owed_count = owed_ahead;
+  int32_t reserved_count = reserved_ahead;
   for (const ScheduledRequest* request : running) {
     TROUPE_RETURN_IF_ERROR(verify_table(*request));
     if (request->is_counted()) {
-      owed_count += blocks_for(request->computed_count) - count_of(request->blocks.size());
+      reserved_count += blocks_for(request->computed_count) - count_of(request->blocks.size());
     }
     holds.paths.push_back(request->path);
     if (request->copy_run >= 0) holds.partials.push_back(request->copy_run);
   }
-  if (owed_count != pool_.owed_count()) return absl::InternalError("blocks are owed to nobody");
+  if (reserved_count != pool_.reserved_count())
+    return absl::InternalError("blocks are reserved for no request");
   for (const auto& [name, pinned] : pins_.by_name) holds.pins.push_back(pinned.pin);
   BlockSet owned(pool_.total_count());
   TROUPE_RETURN_IF_ERROR(cache_.verify(holds, owned));

@@ -45,13 +45,13 @@ class BlockTables {
   const Residency& residency() const { return residency_; }
 
   // Looks up how much of a waiting request is cached, and whether a running request is computing the next
-  // block (request.look_*).
-  void look_up(ScheduledRequest& request) const;
-  int32_t look_cached_count(const ScheduledRequest& request) const;  // tokens found
-  bool look_is_stale(const ScheduledRequest& request) const;
+  // block (request.lookup_*).
+  void lookup(ScheduledRequest& request) const;
+  int32_t lookup_cached_count(const ScheduledRequest& request) const;  // tokens found
+  bool lookup_is_stale(const ScheduledRequest& request) const;
   // Gives a waiting request the blocks of all its known ids, the cached ones shared, if `reserve_count` more
   // stay available; sets cached_count and computed_count and announces the blocks it will compute. False:
-  // nothing changed but the look.
+  // nothing changed but what lookup() found.
   bool admit(ScheduledRequest& request, int32_t reserve_count);
   // While request.copy_from is set: the copy that its next step has to make; and: it was made.
   KvCopy copy_of(const ScheduledRequest& request) const;
@@ -59,13 +59,13 @@ class BlockTables {
   // Takes a block for the last known id, if it needs one; false: none is left.
   bool grow(ScheduledRequest& request);
   // In a simulation, for decodes that are counted (counted_decodes.h); which block each has matters only at
-  // settle(). owe_block() is grow() for one of them, forgive_block() takes it back.
-  bool owe_block();
-  void forgive_block() { pool_.owe(-1); }
+  // materialize(). reserve_block() is grow() for one of them, unreserve_block() takes it back.
+  bool reserve_block();
+  void unreserve_block() { pool_.reserve(-1); }
   // Takes all that several steps need. REQUIRES: so many are free.
-  void owe_free_blocks(int32_t count) { pool_.owe(count); }
-  // Gives a request the blocks that it is owed for what it has computed.
-  void settle(ScheduledRequest& request);
+  void reserve_free_blocks(int32_t count) { pool_.reserve(count); }
+  // Gives a request the blocks reserved for what it has computed.
+  void materialize(ScheduledRequest& request);
   // After computed_count went up: full blocks enter the cache. Where another request's block of the same
   // content came first this request switches to it: the KV is bitwise the same, and the duplicate is freed.
   void cache_full_blocks(ScheduledRequest& request);
@@ -74,10 +74,10 @@ class BlockTables {
   // Gives all blocks back. Cached blocks stay cached, and so does the computed part of a last block that is
   // not full. computed_count and cached_count become 0.
   void release(ScheduledRequest& request);
-  // The KV of a request that has ended may be spoilt (PrefixCache::discard). Pins on it end.
+  // The KV of a request that has ended may be corrupt (PrefixCache::discard). Pins on it end.
   void discard(std::span<const Hash128> hashes, Hash128 salt, std::span<const TokenId> ids);
   // Pins what is cached of the prompt of a request that has ended, under request.spec.pin; what was pinned
-  // under that name before is pinned no more. Where blocks of it have turned out to be spoilt nothing is.
+  // under that name before is pinned no more. Where blocks of it have turned out to be corrupt nothing is.
   void pin(const ScheduledRequest& request);
   void unpin(Hash128 name);  // an unknown name is ignored
   struct Pinned {
@@ -95,13 +95,13 @@ class BlockTables {
   // later cache_full_blocks() names.
   void extend_hashes(ScheduledRequest& request) const;
 
-  // `running`: every request that holds blocks. `owed_ahead`: blocks owed to counted decodes for what they
+  // `running`: every request that holds blocks. `reserved_ahead`: blocks of counted decodes for what they
   // compute next, beyond those for what they have computed.
-  Status verify(std::span<ScheduledRequest* const> running, int32_t owed_ahead) const;
+  Status verify(std::span<ScheduledRequest* const> running, int32_t reserved_ahead) const;
 
  private:
-  size_t look_limit(const ScheduledRequest& request) const;
-  PrefixCache::Match look(ScheduledRequest& request) const;
+  size_t lookup_limit(const ScheduledRequest& request) const;
+  PrefixCache::Match find_match(ScheduledRequest& request) const;
   void take_blocks(ScheduledRequest& request, const PrefixCache::Match& match, int32_t count);
   // Evicts until `count` blocks are free, as far as possible.
   void make_free(int32_t count);

@@ -21,27 +21,27 @@ void CountedDecodes::join(ScheduledRequest& request) {
 }
 
 void CountedDecodes::leave(ScheduledRequest& request) {
-  settle(request);
+  materialize(request);
   at_block_end_[slot_of(request.zero_step)] -= 1;
   ends_.erase(end_of(request));
   count_ -= 1;
   computed_sum_ -= request.computed_count;
   request.zero_step = ScheduledRequest::kNotCounted;
-  tables_->settle(request);
+  tables_->materialize(request);
   if (reserved_count_ <= at_block_end()) return;
   // A step failed for which it had got another block already.
-  tables_->forgive_block();
+  tables_->unreserve_block();
   reserved_count_ -= 1;
 }
 
-void CountedDecodes::settle(ScheduledRequest& request) const {
+void CountedDecodes::materialize(ScheduledRequest& request) const {
   request.computed_count = static_cast<int32_t>(step_ - request.zero_step);
   request.known_count = request.computed_count + 1;
 }
 
 bool CountedDecodes::reserve_blocks() {
   while (reserved_count_ < at_block_end()) {
-    if (!tables_->owe_block()) return false;
+    if (!tables_->reserve_block()) return false;
     reserved_count_ += 1;
   }
   return true;
@@ -70,7 +70,7 @@ int64_t CountedDecodes::uneventful_steps() const {
 }
 
 void CountedDecodes::pass(int64_t steps) {
-  tables_->owe_free_blocks(static_cast<int32_t>(at_block_end_within(steps)));
+  tables_->reserve_free_blocks(static_cast<int32_t>(at_block_end_within(steps)));
   go_on(steps);
   reserved_count_ = at_block_end();
 }

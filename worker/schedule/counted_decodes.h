@@ -6,8 +6,8 @@
 // step costs what happens in it, not how many requests decode, and steps in which nothing happens are passed
 // at once.
 //
-// Blocks: a request that is counted owns no new blocks. BlockTables owes it as many as it has computed, which
-// keeps the number of free blocks right, and hands them over when it leaves. Pure; not thread-safe.
+// Blocks: a request that is counted owns no new blocks. BlockTables reserves as many as it has computed,
+// which keeps the number of free blocks right, and hands them over when it leaves. Pure; not thread-safe.
 
 #include <cstdint>
 #include <vector>
@@ -29,7 +29,7 @@ class CountedDecodes {
   // `request` decodes no more. Its lengths and its blocks are right afterwards.
   void leave(ScheduledRequest& request);
   // Brings computed_count and known_count of a request that joined up to date.
-  void settle(ScheduledRequest& request) const;
+  void materialize(ScheduledRequest& request) const;
 
   int32_t count() const { return count_; }
   // Sum of the tokens that they attend to in the next step, their own included.

@@ -147,14 +147,13 @@ StatusOr<NodeProfile> load_node_profile(const std::string& name_or_path) {
   return file.profile(path.string());
 }
 
-SchedulerConfig scheduler_config(const NodeProfile& profile) {
-  SchedulerConfig config;
-  config.block_size = static_cast<int32_t>(profile.block_size);
-  config.block_count = static_cast<int32_t>(profile.kv_cache_tokens / profile.block_size);
-  config.max_num_seqs = static_cast<int32_t>(profile.max_num_seqs);
-  config.max_num_batched_tokens = static_cast<int32_t>(profile.max_num_batched_tokens);
-  config.max_model_len = static_cast<int32_t>(profile.max_model_len);
-  return config;
+SchedulerConfig scheduler_config(const NodeProfile& profile, SchedulerConfig rules) {
+  rules.block_size = static_cast<int32_t>(profile.block_size);
+  rules.block_count = static_cast<int32_t>(profile.kv_cache_tokens / profile.block_size);
+  rules.max_num_seqs = static_cast<int32_t>(profile.max_num_seqs);
+  rules.max_num_batched_tokens = static_cast<int32_t>(profile.max_num_batched_tokens);
+  rules.max_model_len = static_cast<int32_t>(profile.max_model_len);
+  return rules;
 }
 
 }  // namespace troupe

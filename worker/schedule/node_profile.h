@@ -32,7 +32,7 @@ StatusOr<NodeProfile> parse_node_profile(std::string_view yaml, std::string_view
 // the installation (program_path.h). An unknown name is answered with those there are.
 StatusOr<NodeProfile> load_node_profile(const std::string& name_or_path);
 
-// The scheduler of such a node; max_waiting stays the default.
-SchedulerConfig scheduler_config(const NodeProfile& profile);
+// `rules` with such a node's figures: its memory, and its limits of steps and lengths. All else stays.
+SchedulerConfig scheduler_config(const NodeProfile& profile, SchedulerConfig rules = {});
 
 }  // namespace troupe

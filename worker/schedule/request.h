@@ -68,14 +68,14 @@ struct alignas(64) ScheduledRequest {
   int32_t known_count = 0;      // prompt and emitted
   int32_t computed_count = 0;
   // Set for a decode that is counted (counted_decodes.h): the step at which none of its ids was computed, had
-  // it decoded all along. Its lengths are then those of the last CountedDecodes::settle().
+  // it decoded all along. Its lengths are then those of the last CountedDecodes::materialize().
   static constexpr int64_t kNotCounted = std::numeric_limits<int64_t>::min();
   int64_t zero_step = kNotCounted;
   int32_t prompt_count = 0;
   RequestPhase phase = RequestPhase::kWaiting;
   bool scores_prompt = false;
   bool stopped = false;  // by a stop token, while it was in the step in flight
-  bool spoilt = false;   // then: StepToken::spoilt
+  bool corrupt = false;  // then: StepToken::corrupt
 
   std::vector<TokenId> ids;    // known_count of them, or none
   int32_t sampled_index = -1;  // of the last id, while its token is not known (Scheduler::advance)
@@ -95,11 +95,11 @@ struct alignas(64) ScheduledRequest {
 
   // While waiting: the result of the last look-up in the prefix cache. It is repeated only after the cache
   // changed.
-  uint64_t look_change_count = ~uint64_t{0};  // PrefixCache::change_count() then
-  int32_t look_found_count = 0;               // leading blocks found
-  PartialMatch look_partial;                  // a block that begins as the next one does
-  bool look_awaits = false;                   // the next block is being computed by another request
-  int32_t passed_count = 0;                   // younger requests admitted while this one did not fit
+  uint64_t lookup_change_count = ~uint64_t{0};  // PrefixCache::change_count() then
+  int32_t lookup_found_count = 0;               // leading blocks found
+  PartialMatch lookup_partial;                  // a block that begins as the next one does
+  bool lookup_awaits = false;                   // the next block is being computed by another request
+  int32_t passed_count = 0;                     // younger requests admitted while this one did not fit
   int32_t held_count = 0;      // steps in which it fitted, but no prefill tokens were left for it
   int32_t expected_count = 0;  // tokens it is expected to emit in all
   int32_t expected_until = 0;  // emitted tokens up to which that holds

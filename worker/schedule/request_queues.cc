@@ -54,9 +54,9 @@ RequestQueues::Request& RequestQueues::add(std::unique_ptr<Request> owned) {
   return request;
 }
 
-void RequestQueues::look_up(Request& request) {
-  tables_->look_up(request);
-  set_pending(request, request.known_count - tables_->look_cached_count(request));
+void RequestQueues::lookup(Request& request) {
+  tables_->lookup(request);
+  set_pending(request, request.known_count - tables_->lookup_cached_count(request));
 }
 
 void RequestQueues::set_pending(Request& request, int64_t token_count) {
@@ -90,7 +90,7 @@ void RequestQueues::preempt(Request& request) {
   ++request.preemption_count;
   request.passed_count = 0;
   request.held_count = 0;
-  look_up(request);
+  lookup(request);
   insert_by_arrival(waiting_, &request);
 }
 
@@ -169,7 +169,7 @@ Status RequestQueues::verify_running() const {
   int64_t context_count = 0, new_count = 0;
   for (Request* r : running_) {
     if (r->is_counted()) {
-      counted_->settle(*r);
+      counted_->materialize(*r);
       counted_count += 1;
       context_count += r->known_count;
     }

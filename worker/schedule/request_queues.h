@@ -42,7 +42,7 @@ class RequestQueues {
   // The request waits. Sets its arrival_index.
   Request& add(std::unique_ptr<Request> request);
   // Looks a waiting request up in the prefix cache again.
-  void look_up(Request& request);
+  void lookup(Request& request);
   void set_pending(Request& request, int64_t token_count);
   // A waiting request that was given its blocks runs and prefills. It stays in waiting() until
   // drop_started().

@@ -70,7 +70,7 @@ Status Scheduler::add(NewRequest request) {
   owned->user = mix_hash(user, request.spec.salt);
   ScheduledRequest& r = s.queues.add(std::move(owned));
   s.tables.extend_hashes(r);
-  s.queues.look_up(r);
+  s.queues.lookup(r);
   const Status status = s.pins.admit(r);
   if (!status.ok()) impl_->commit.end(r, /*complete=*/false);
   s.refresh_stats();

@@ -68,14 +68,14 @@ void StepCommit::resolve(std::span<const StepToken> tokens, TimePoint now, std::
     const Sampled& entry = sampled_[i];
     const StepToken& token = tokens[i];
     TROUPE_CHECK(token.id == entry.id, "a step's end needs one token for each item that samples, in order");
-    if (token.spoilt && entry.remains != nullptr) state_.discard(*entry.remains);
+    if (token.corrupt && entry.remains != nullptr) state_.discard(*entry.remains);
     if (entry.request != nullptr) {
       ScheduledRequest& request = *entry.request;
       request.sampled_index = -1;
       if (!request.ids.empty()) request.ids.back() = token.token;
       if (!token.finished) continue;
       request.stopped = true;
-      request.spoilt = token.spoilt;
+      request.corrupt = token.corrupt;
       stopped_.push_back(&request);
     } else if (!entry.ended) {
       continue;
@@ -103,9 +103,9 @@ void StepCommit::end(ScheduledRequest& request, bool complete) {
 
 void StepCommit::end_stopped() {
   for (ScheduledRequest* r : stopped_) {
-    const bool is_spoilt = r->spoilt;
-    const SchedulerState::Remains remains = state_.end(*r, /*complete=*/!is_spoilt);
-    if (is_spoilt) state_.discard(remains);
+    const bool is_corrupt = r->corrupt;
+    const SchedulerState::Remains remains = state_.end(*r, /*complete=*/!is_corrupt);
+    if (is_corrupt) state_.discard(remains);
   }
   stopped_.clear();
 }

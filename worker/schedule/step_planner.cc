@@ -215,17 +215,17 @@ void StepPlanner::admit_waiting() {
       if (!background_.has_turn(batch_)) break;
       serve_background();
     }
-    if (state_.tables.look_is_stale(r)) queues_.look_up(r);
+    if (state_.tables.lookup_is_stale(r)) queues_.lookup(r);
     const bool has_tokens =
         oldest_ == nullptr || budget_ > held_ || (urgent && r.pending_tokens * price_of(r) < oldest_work_);
     const bool in_turn = urgent || passed == nullptr;
-    if (!r.look_awaits && has_tokens && in_turn && state_.tables.admit(r, reserve_.beside(r))) {
+    if (!r.lookup_awaits && has_tokens && in_turn && state_.tables.admit(r, reserve_.beside(r))) {
       if (passed != nullptr) ++passed->passed_count;
       start_running(r);
       started = true;
       continue;
     }
-    if (r.look_awaits) continue;
+    if (r.lookup_awaits) continue;
     if (!has_tokens) {
       may_go_on = ++r.held_count < kHeldMax;
       continue;

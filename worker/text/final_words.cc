@@ -37,7 +37,8 @@ std::string final_text(const GenerateRequest& request, bool in_parts) {
   return text;
 }
 
-StatusOr<GoneOnWith> up_to_final(std::string rendered, std::string_view opened, std::string_view text) {
+StatusOr<ContinuedMessage> split_final_message(std::string rendered, std::string_view opened,
+                                               std::string_view text) {
   const std::string_view tag = kFinalTag.substr(0, kFinalTag.size() - 1);
   const size_t at = rendered.rfind(tag);
   if (at == std::string::npos)
@@ -51,12 +52,12 @@ StatusOr<GoneOnWith> up_to_final(std::string rendered, std::string_view opened, 
   if (!is_shown) {
     if (!keeps_space) rendered.resize(rendered.find_last_not_of(kTrimmed) + 1);
     const size_t boundary = opened_size == 0 ? rendered.size() : std::min(opened_size, rendered.size());
-    return GoneOnWith{rendered.substr(0, boundary), rendered.substr(boundary)};
+    return ContinuedMessage{rendered.substr(0, boundary), rendered.substr(boundary)};
   }
   std::string_view lead = turn.substr(0, turn.size() - shown);
   if (opened_size == 0 || !is_space(lead)) {
     rendered.resize(rendered.size() - shown);
-    return GoneOnWith{std::move(rendered), std::string(text)};
+    return ContinuedMessage{std::move(rendered), std::string(text)};
   }
   // An answer begins where the turn opens, so a space that the template writes there ("[/INST] Hello") is the
   // first token's own, unless the template took the answer's away.
@@ -64,7 +65,7 @@ StatusOr<GoneOnWith> up_to_final(std::string rendered, std::string_view opened, 
   std::string words(lead);
   words += text;
   rendered.resize(opened_size);
-  return GoneOnWith{std::move(rendered), std::move(words)};
+  return ContinuedMessage{std::move(rendered), std::move(words)};
 }
 
 }  // namespace troupe

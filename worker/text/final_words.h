@@ -22,13 +22,14 @@ std::string final_text(const GenerateRequest& request, bool in_parts);
 
 // A rendered chat up to the end of its last message's text. `words` begins where an answer's first token
 // does.
-struct GoneOnWith {
+struct ContinuedMessage {
   std::string before, words;
 };
 
 // `rendered`: of such a request. `opened`: the messages before the last, rendered with the assistant's turn
 // opened; empty where the template refuses that. `text`: the last message's, as the template was given it but
 // for the tag. Where the template writes another text (it may leave thoughts out), that is gone on with.
-StatusOr<GoneOnWith> up_to_final(std::string rendered, std::string_view opened, std::string_view text);
+StatusOr<ContinuedMessage> split_final_message(std::string rendered, std::string_view opened,
+                                               std::string_view text);
 
 }  // namespace troupe

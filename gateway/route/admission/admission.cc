@@ -80,7 +80,7 @@ Admission::Answer Admission::judge(const AdmissionRequest& request, TimePoint no
   answer.wait = come_back(*pool->second, wait);
   if (wait && now + *wait > request.deadline) answer.outcome = AdmissionOutcome::kWouldBeLate;
   const bool full = queue.waiting() >= options_.queue_max;
-  if (full && (!options_.fair || queue.most_crowded(flow, request.priority, per_token) == nullptr))
+  if (full && (!options_.fair || queue.largest_backlog(flow, request.priority, per_token) == nullptr))
     answer.outcome = AdmissionOutcome::kQueueFull;
   if (key != keys_.end() && request.key.waiting_max > 0 && key->second->waiting >= request.key.waiting_max)
     answer.outcome = AdmissionOutcome::kKeyQueueFull;
@@ -132,9 +132,9 @@ Admission::Entry& Admission::make_entry(const AdmissionRequest& request, uint64_
   entry.answer_tokens = answer_tokens_of(request);
   entry.answers = std::max<int64_t>(request.answers, 1);
   entry.arrived = now;
-  const TimePoint patience = now + options_.wait_max;
-  entry.deadline = std::min(request.deadline, patience);
-  if (patience < request.deadline) entry.late = AdmissionOutcome::kTimedOut;
+  const TimePoint wait_end = now + options_.wait_max;
+  entry.deadline = std::min(request.deadline, wait_end);
+  if (wait_end < request.deadline) entry.late = AdmissionOutcome::kTimedOut;
   return entry;
 }
 
@@ -152,7 +152,7 @@ void Admission::enqueue(uint64_t ticket, Entry& entry, TimePoint now) {
 // Removes the latest request of the flow that takes most of the queue.
 void Admission::push_out(const Entry& entry, TimePoint now) {
   const FairQueue::Flow& flow = *entry.flow;
-  FairQueue::Flow* most = entry.pool->queue.most_crowded(flow.id, flow.priority(), flow.per_token());
+  FairQueue::Flow* most = entry.pool->queue.largest_backlog(flow.id, flow.priority(), flow.per_token());
   if (most != nullptr) send_away(most->waiting.back().ticket, AdmissionOutcome::kPushedOut, now);
 }
 
@@ -216,7 +216,7 @@ void Admission::erase(uint64_t ticket) {
   }
 }
 
-void Admission::tell(uint64_t ticket, AdmissionOutcome outcome, TimePoint now) {
+void Admission::emit(uint64_t ticket, AdmissionOutcome outcome, TimePoint now) {
   const Entry& entry = entries_.find(ticket)->second;
   Event event;
   event.ticket = ticket;
@@ -233,7 +233,7 @@ void Admission::tell(uint64_t ticket, AdmissionOutcome outcome, TimePoint now) {
 void Admission::send_away(uint64_t ticket, AdmissionOutcome outcome, TimePoint now) {
   Entry& entry = entries_.find(ticket)->second;
   entry.pool->drain.advance(true, now);
-  tell(ticket, outcome, now);
+  emit(ticket, outcome, now);
   deadlines_.erase({entry.deadline, ticket});
   entry.pool->queue.take_out(*entry.flow, entry.item);
   count_waiting(entry, -1);
@@ -270,7 +270,7 @@ bool Admission::let_next_in(Pool& pool, TimePoint now) {
   count_waiting(entry, -1);
   count_in(entry, now);
   pool.drain.let_in(entry.tokens);
-  tell(ticket, AdmissionOutcome::kAdmitted, now);
+  emit(ticket, AdmissionOutcome::kAdmitted, now);
   return true;
 }
 

@@ -184,7 +184,7 @@ class Admission {
   void count_in(Entry& entry, TimePoint now);
   void count_waiting(Entry& entry, int change);
   void erase(uint64_t ticket);
-  void tell(uint64_t ticket, AdmissionOutcome outcome, TimePoint now);
+  void emit(uint64_t ticket, AdmissionOutcome outcome, TimePoint now);
   void send_away(uint64_t ticket, AdmissionOutcome outcome, TimePoint now);
   void expire(TimePoint now);
   void fill(TimePoint now);

@@ -37,9 +37,9 @@ class ConcurrencyLimit {
     const auto rate = freed_.rate();
     const double ahead = static_cast<double>(turned_away_ + 1);
     const auto wait = rate ? seconds_at_most_a_day(ahead / *rate) : freed_.stalled();
-    const Duration told = come_back_after(wait);
-    if (told < kComeBackMax) turned_away_ += 1;
-    return told;
+    const Duration retry_after = come_back_after(wait);
+    if (retry_after < kComeBackMax) turned_away_ += 1;
+    return retry_after;
   }
   int64_t taken() const { return taken_; }
 

@@ -143,17 +143,17 @@ void FairQueue::correct(Flow& flow, int64_t tokens) {
   enter_order(flow);
 }
 
-FairQueue::Flow* FairQueue::most_crowded(const Hash128& id, int32_t priority, double per_token) const {
+FairQueue::Flow* FairQueue::largest_backlog(const Hash128& id, int32_t priority, double per_token) const {
   const size_t own_band = band_of(priority);
   const auto found = flows_.find(id);
   const Flow* own = found == flows_.end() ? nullptr : found->second.get();
-  const double crowd = own == nullptr ? per_token : own->crowd() + own->per_token();
+  const double backlog = own == nullptr ? per_token : own->backlog() + own->per_token();
   for (size_t band = kBands; band-- > own_band;) {
     Flow* most = nullptr;
     for (const Place& place : bands_[band].order)
-      if (most == nullptr || place.flow->crowd() > most->crowd()) most = place.flow;
+      if (most == nullptr || place.flow->backlog() > most->backlog()) most = place.flow;
     if (most == nullptr) continue;
-    return band > own_band || (most != own && most->crowd() > crowd) ? most : nullptr;
+    return band > own_band || (most != own && most->backlog() > backlog) ? most : nullptr;
   }
   return nullptr;
 }

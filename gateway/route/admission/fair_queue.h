@@ -57,7 +57,7 @@ class FairQueue {
     double place = 0;   // key in its band's order
     int32_t priority() const { return static_cast<int32_t>(band) + kPriorityMin; }
     double per_token() const { return static_cast<double>(share->flows) / share->weight; }
-    double crowd() const { return static_cast<double>(waiting.size()) * per_token(); }
+    double backlog() const { return static_cast<double>(waiting.size()) * per_token(); }
   };
 
   // `memory` holds the service that idle flows have had beyond the others; it may be shared. `fair` false: in
@@ -93,7 +93,7 @@ class FairQueue {
 
   // The flow whose last item makes room for one of flow `id`, which need not exist (then `per_token` is its
   // cost a token). It is of the same class or a later one; null: no flow takes more of the queue.
-  Flow* most_crowded(const Hash128& id, int32_t priority, double per_token) const;
+  Flow* largest_backlog(const Hash128& id, int32_t priority, double per_token) const;
   // Estimated tokens admitted before an item that flow `id` would append now; it need not exist (then
   // `per_token` is its cost a token). Later arrivals are not foreseen.
   double tokens_ahead(const Hash128& id, int32_t priority, double per_token) const;

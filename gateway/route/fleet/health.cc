@@ -45,7 +45,7 @@ bool NodeHealth::on_probe_ok(TimePoint now) {
   return become(NodeState::kAlive, now) || tried;
 }
 
-// What it did is done: errors count from here on.
+// Earlier errors are forgiven: they count from here on.
 bool NodeHealth::on_answer() {
   errors_ = 0;
   pause_ = {};

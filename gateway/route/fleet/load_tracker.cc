@@ -13,7 +13,7 @@ constexpr double kRebaseAbove = 1e12;
 constexpr double kPromptStep = 1.0 / 256;  // of the mean prompt towards the last one
 // Ranks: after every node that may be asked, but before none at all.
 constexpr double kFull = 1e9;
-constexpr double kHeldBack = 1e12;
+constexpr double kSuspectPenalty = 1e12;
 
 // Ledgers come late, by some tens of milliseconds: over so many what is too much and too little evens out.
 constexpr double kUnaccountedSeconds = 1;
@@ -42,13 +42,13 @@ void LoadTracker::resize(size_t nodes) {
   in_flight_max_.resize(nodes, 0);
 }
 
-void LoadTracker::adopt(const ClusterView& view) {
+void LoadTracker::update_cluster(const ClusterView& view) {
   resize(view.size());
   for (auto& places : places_) places.clear();
   groups_.clear();
   for (NodeIndex n = 0; n < view.size(); ++n) {
     cached_[n].per_weight = 1 / view.node(n).weight;
-    cached_[n].held_back = view.node(n).state == NodeState::kSuspect;
+    cached_[n].suspect = view.node(n).state == NodeState::kSuspect;
     in_flight_max_[n] = view.node(n).in_flight_max;
     cached_[n].full = in_flight_max_[n] > 0 && loads_[n].in_flight >= in_flight_max_[n];
   }
@@ -83,7 +83,8 @@ LoadTracker::Ticket LoadTracker::open(NodeIndex node, const Booking& booking, Ti
   resize(static_cast<size_t>(node) + 1);
   advance(now);
   NodeLoad& load = loads_[node];
-  Ticket ticket{node, load.life, load.reports, std::max<int64_t>(booking.pending_tokens, 0), booking.answers};
+  Ticket ticket{node, load.incarnation, load.reports, std::max<int64_t>(booking.pending_tokens, 0),
+                booking.answers};
   load.in_flight += ticket.answers;
   load.pending_tokens += ticket.pending_tokens;
   load.fresh_pending_tokens += ticket.pending_tokens;
@@ -103,7 +104,7 @@ LoadTracker::Ticket LoadTracker::open(NodeIndex node, const Booking& booking, Ti
 
 void LoadTracker::first_byte(Ticket& ticket) {
   if (ticket.node == kNoNode || ticket.pending_tokens == 0) return;
-  if (loads_[ticket.node].life == ticket.life) {
+  if (loads_[ticket.node].incarnation == ticket.incarnation) {
     end_pending(ticket);
     touch(ticket.node, Changed::kOwn);
   }
@@ -124,7 +125,7 @@ void LoadTracker::end_pending(const Ticket& ticket) {
 void LoadTracker::close(Ticket& ticket) {
   if (ticket.node == kNoNode) return;
   NodeLoad& load = loads_[ticket.node];
-  if (load.life == ticket.life) {
+  if (load.incarnation == ticket.incarnation) {
     end_pending(ticket);
     load.in_flight -= ticket.answers;
     in_flight_total_ -= ticket.answers;
@@ -184,7 +185,7 @@ void LoadTracker::forget_node(NodeIndex node) {
   c.own_work = c.reported_work = 0;
   for (auto& [gateway, book] : peers_) book.loads.erase(node);
   NodeLoad fresh;
-  fresh.life = load.life + 1;
+  fresh.incarnation = load.incarnation + 1;
   load = fresh;
   touch(node, Changed::kOwn);
 }
@@ -279,7 +280,7 @@ void LoadTracker::rank(Group& group, const Means& means, size_t slot) {
   const Cached& c = cached_[node];
   double key = cost(means, node).total();
   if (c.full) key += kFull;
-  if (c.held_back) key += kHeldBack;
+  if (c.suspect) key += kSuspectPenalty;
   group.least.set(static_cast<uint32_t>(slot), static_cast<float>(key));
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// How busy each node is. A gateway knows at once and exactly what it has itself in flight (its ledger), and
+// The load of each node. A gateway knows at once and exactly what it has itself in flight (its ledger), and
 // late but completely what a node reports; requests there are
 //
 //   last report − own at the time of that report + own now
@@ -40,7 +40,7 @@
 
 namespace troupe::route {
 
-// What a node says of itself (GET /v1/load). Zero where it does not say.
+// A node's own report (GET /v1/load). Zero where it does not say.
 struct NodeReport {
   int64_t running = 0;
   int64_t queued = 0;
@@ -75,7 +75,7 @@ struct NodeLoad {
   NodeReport report;
   bool reported = false;
   TimePoint reported_at{};
-  uint32_t life = 0;  // counts its deaths
+  uint32_t incarnation = 0;  // counts its deaths
 };
 
 // The load part of a node's cost, in prompt tokens.
@@ -90,10 +90,10 @@ class LoadTracker {
  public:
   explicit LoadTracker(const AffinityOptions& options);
 
-  // What one request has booked; given back by close(). The caller closes exactly once.
+  // One request's booking; given back by close(). The caller closes exactly once.
   struct Ticket {
     NodeIndex node = kNoNode;
-    uint32_t life = 0;
+    uint32_t incarnation = 0;
     uint32_t reports = 0;  // of the node, when it was opened
     int64_t pending_tokens = 0;
     int64_t answers = 1;
@@ -105,7 +105,7 @@ class LoadTracker {
     int64_t answers = 1;         // as many as nodes count, in what they report, as running and queued
   };
 
-  void adopt(const ClusterView& view);
+  void update_cluster(const ClusterView& view);
   void change(const AffinityOptions& options);  // what loads weigh, from the next look on
   Ticket open(NodeIndex node, const Booking& booking, TimePoint now);
   void first_byte(Ticket& ticket);
@@ -138,7 +138,7 @@ class LoadTracker {
   int64_t in_flight_total() const { return in_flight_total_; }
   int64_t pending_tokens_total() const { return pending_total_; }
 
-  // The routable nodes that serve one model, with their means. Valid until the next adopt().
+  // The routable nodes that serve one model, with their means. Valid until the next update_cluster().
   struct Group {
     std::vector<NodeIndex> nodes;
     double weight = 0, requests = 0, reported_work = 0, own_work = 0;  // sums (own_work: inflated)
@@ -148,11 +148,11 @@ class LoadTracker {
   // Null when no routable node serves it.
   const Group* group(std::string_view model) const;
   bool in_group(const Group& group, NodeIndex node) const;
-  bool suspect(NodeIndex node) const { return cached_[node].held_back; }
+  bool suspect(NodeIndex node) const { return cached_[node].suspect; }
   // Has as many requests of this gateway as it may be sent.
   bool full(NodeIndex node) const { return cached_[node].full; }
 
-  // What a group's loads are held against: made once a decision.
+  // Means that a group's loads are compared with: made once a decision.
   struct Means {
     double requests = 0;
     double inverse = 1;       // of the mean requests with the slack
@@ -163,7 +163,7 @@ class LoadTracker {
   Means means(const Group& group) const;
   LoadCost cost(const Means& means, NodeIndex node) const;
 
-  // What the tokens that load and noise weigh are multiplied by: less than 1 where prompts are short.
+  // Factor of the tokens that load and noise weigh: less than 1 where prompts are short.
   double scale() const {
     return std::min(1.0, prompt_mean_ * options_.load_prompt_share / options_.load_tokens);
   }
@@ -172,12 +172,12 @@ class LoadTracker {
   void advance(TimePoint now);
 
  private:
-  // What sums and ranks were last updated with.
+  // Values that sums and ranks were last updated with.
   struct Cached {
     double requests = 0, pending = 0, reported_work = 0, own_work = 0;
-    double per_weight = 1;   // 1 / weight
-    double saturation = 0;   // the guard's part of the load term
-    bool held_back = false;  // suspect: ranked after all others
+    double per_weight = 1;  // 1 / weight
+    double saturation = 0;  // the guard's part of the load term
+    bool suspect = false;   // ranked after all others
     bool full = false;
     bool dirty = false;  // in changed_
   };
@@ -216,7 +216,7 @@ class LoadTracker {
   double deflate_ = 1;
 };
 
-// What every decision asks of each of its candidates.
+// Inline: every decision calls these for each of its candidates.
 
 inline bool LoadTracker::in_group(const Group& group, NodeIndex node) const {
   if (node >= places_.size()) return false;

@@ -53,7 +53,7 @@ NodeView view_of(const RegisteredNode& node, int64_t in_flight_max) {
   view.in_flight_max = in_flight_max;
   view.models = node.service.models;
   view.contexts = node.service.contexts;
-  view.ours = node.service.ours;
+  view.is_troupe_worker = node.service.is_troupe_worker;
   return view;
 }
 
@@ -77,7 +77,7 @@ NodeRegistry::NodeRegistry(const NodeRegistryOptions& options, std::vector<NewNo
     const NodeIndex index = slots_.take().value();
     by_id_.try_emplace(added.id, index);
     nodes_.push_back(registered(std::move(added), options_.health));
-    first_look_.await(index);
+    initial_probing_.await(index);
   }
   NodeActions adopted_by_the_driver;
   publish(adopted_by_the_driver);
@@ -121,7 +121,7 @@ StatusOr<NodeRegistry::Added> NodeRegistry::add(NewNode added, bool comes_back) 
     }
     by_id_[added.id] = out.node;
     nodes_[out.node] = registered(std::move(added), options_.health);
-    if (first_look_.awaits_members()) first_look_.await(out.node);
+    if (initial_probing_.awaits_members()) initial_probing_.await(out.node);
   }
   publish(out.actions);
   out.actions.push_back(action(ActionKind::kFollow, out.node));
@@ -157,8 +157,8 @@ void NodeRegistry::take_out(NodeIndex index, NodeActions& actions) {
   TROUPE_CHECK(node.member(), node.id + " is removed already");
   node.membership = Membership::kRemoved;
   node.service = {};
-  slots_.vacate(index);
-  first_look_.seen(index);
+  slots_.release_slot(index);
+  initial_probing_.seen(index);
   come_back(node, index, actions);
   actions.push_back(action(ActionKind::kDisconnect, index));
   actions.push_back(action(ActionKind::kForget, index));
@@ -169,7 +169,7 @@ void NodeRegistry::take_out(NodeIndex index, NodeActions& actions) {
 bool NodeRegistry::learn(NodeIndex index, HealthEvent event, TimePoint now, NodeActions& actions) {
   RegisteredNode& node = nodes_[index];
   if (!node.member()) return false;  // an answer that was under way
-  if (from_probe(event)) first_look_.seen(index);
+  if (from_probe(event)) initial_probing_.seen(index);
   const NodeState before = node.health.state();
   // Another program in its place.
   const bool returns = event == HealthEvent::kProbeOk && std::exchange(node.notified, false);
@@ -215,7 +215,7 @@ NodeActions NodeRegistry::saw_notice(NodeIndex index, Duration takes_requests_fo
   if (!node.member()) return actions;
   if (!moment.moves_sets || !node.healthy())
     return on_event(std::span(&index, 1), HealthEvent::kProbeNotReady, moment);
-  first_look_.seen(index);
+  initial_probing_.seen(index);
   if (std::exchange(node.notified, true)) return actions;
   actions.push_back(action(ActionKind::kGaveNotice, index));
   begin_leaving(index, moment, moment.now + takes_requests_for, actions);
@@ -239,7 +239,7 @@ void NodeRegistry::begin_leaving(NodeIndex index, const Moment& moment, TimePoin
   actions.back().until = until;
 }
 
-NodeActions NodeRegistry::left(NodeIndex index) {
+NodeActions NodeRegistry::handover_done(NodeIndex index) {
   RegisteredNode& node = nodes_[index];
   TROUPE_CHECK(node.leaving(), node.id + " does not leave");
   node.departure = Departure::kLeft;

@@ -11,8 +11,8 @@
 //
 // - Health: health.h. Every change is a new view; a death also forgets what the node held.
 // - Drain: an operator drains a node, or it gives notice itself. Its sets have until then to move, and it
-//   counts as *leaving*; then left(), and it is sent nothing new. add() ends an operator's drain, a good
-//   probe a notice's (another program is there). A node that is retired is removed once it has left.
+//   counts as *leaving*; then handover_done(), and it is sent nothing new. add() ends an operator's drain, a
+//   good probe a notice's (another program is there). A node that is retired is removed once it has left.
 // - Ramp: a node that can be routed to again, or whose cache began anew, holds nothing. Where sets are known
 //   its share rises from a tenth, so that it is not flooded with sets that no node holds.
 // - Slots: node_slots.h.
@@ -63,7 +63,7 @@ struct NewNode {
 struct NodeService {
   std::vector<std::string> models;
   std::vector<int64_t> contexts{};  // of each, in tokens; 0, or no entry: not known
-  bool ours = false;                // it is a worker of ours
+  bool is_troupe_worker = false;    // Troupe's own, not another kind of server
   bool operator==(const NodeService&) const = default;
 };
 
@@ -74,7 +74,7 @@ struct NodeAction {
     kDisconnect,  // end the node's idle connections; its reports are no longer true
     kStay,        // its sets stay: Handover::come_back()
     kAdopt,       // `view` is the cluster from here on
-    kMoveSets,    // its sets have until `until` to move; then left()
+    kMoveSets,    // its sets have until `until` to move; then handover_done()
     kFillCache,   // it holds nothing: have computed there what it is to hold
     kProbe,       // at once
     kFollow,      // it has joined: probe it from here on
@@ -129,7 +129,7 @@ struct RegisteredNode {
 };
 
 // Nodes that await their first probe.
-class FirstLook {
+class InitialProbing {
  public:
   bool over() const { return nodes_.empty() && !awaits_members(); }
   // Discovery is to name the members: nodes that are added until members_known() count as there at the
@@ -189,7 +189,7 @@ class NodeRegistry {
   NodeActions saw_cache_epoch(NodeIndex node, std::string_view epoch, const Moment& moment);
   NodeActions set_service(NodeIndex node, NodeService service);
   // Its sets have moved. REQUIRES: it is leaving().
-  NodeActions left(NodeIndex node);
+  NodeActions handover_done(NodeIndex node);
   // By and by, nodes that joined weigh more. To be called now and then while ramps().
   NodeActions ramp(TimePoint now);
   bool ramps() const { return !ramping_.empty(); }
@@ -199,8 +199,8 @@ class NodeRegistry {
   std::optional<NodeIndex> find(std::string_view id) const;         // of members
   std::optional<NodeIndex> find_slot(std::string_view id) const;  // of removed nodes too, while it is theirs
   NodeSlots& slots() { return slots_; }
-  FirstLook& first_look() { return first_look_; }
-  const FirstLook& first_look() const { return first_look_; }
+  InitialProbing& initial_probing() { return initial_probing_; }
+  const InitialProbing& initial_probing() const { return initial_probing_; }
 
  private:
   bool learn(NodeIndex index, HealthEvent event, TimePoint now, NodeActions& actions);
@@ -211,7 +211,7 @@ class NodeRegistry {
 
   NodeRegistryOptions options_;
   NodeSlots slots_;
-  FirstLook first_look_;
+  InitialProbing initial_probing_;
   std::vector<RegisteredNode> nodes_;
   absl::flat_hash_map<std::string, NodeIndex>
       by_id_;                       // removed nodes included, until their slot is another's

@@ -10,7 +10,7 @@ namespace troupe::route {
 
 bool NodeSlots::is_free(NodeIndex slot) const {
   const Slot& s = slots_[slot];
-  return s.vacant && !s.listened && s.vacated_in < first_era_;
+  return s.vacant && !s.listened && s.released_in < first_epoch_;
 }
 
 size_t NodeSlots::room() const {
@@ -22,7 +22,7 @@ size_t NodeSlots::room() const {
 std::optional<NodeIndex> NodeSlots::longest_free() const {
   std::optional<NodeIndex> found;
   for (NodeIndex i = 0; i < slots_.size(); ++i) {
-    if (is_free(i) && (!found || slots_[i].vacated_in < slots_[*found].vacated_in)) found = i;
+    if (is_free(i) && (!found || slots_[i].released_in < slots_[*found].released_in)) found = i;
   }
   return found;
 }
@@ -42,26 +42,27 @@ StatusOr<NodeIndex> NodeSlots::take() {
   return static_cast<NodeIndex>(slots_.size() - 1);
 }
 
-// An era without holds need not end for this slot.
-void NodeSlots::vacate(NodeIndex slot) {
-  const Era now = first_era_ + holds_.size() - 1;
+// An epoch without holds need not end for this slot.
+void NodeSlots::release_slot(NodeIndex slot) {
+  const Epoch now = first_epoch_ + holds_.size() - 1;
   slots_[slot].vacant = true;
-  slots_[slot].vacated_in = holds_.back() == 0 ? now - 1 : now;
+  slots_[slot].released_in = holds_.back() == 0 ? now - 1 : now;
   if (holds_.back() > 0) holds_.push_back(0);
 }
 
-NodeSlots::Era NodeSlots::begin_hold() {
+NodeSlots::Epoch NodeSlots::begin_hold() {
   holds_.back() += 1;
-  return first_era_ + holds_.size() - 1;
+  return first_epoch_ + holds_.size() - 1;
 }
 
-void NodeSlots::end_hold(Era era) {
-  TROUPE_CHECK(era >= first_era_ && era - first_era_ < holds_.size() && holds_[era - first_era_] > 0,
-               "no hold of era " + std::to_string(era) + " is open");
-  holds_[era - first_era_] -= 1;
+void NodeSlots::end_hold(Epoch epoch) {
+  TROUPE_CHECK(
+      epoch >= first_epoch_ && epoch - first_epoch_ < holds_.size() && holds_[epoch - first_epoch_] > 0,
+      "no hold of epoch " + std::to_string(epoch) + " is open");
+  holds_[epoch - first_epoch_] -= 1;
   while (holds_.size() > 1 && holds_.front() == 0) {
     holds_.pop_front();
-    first_era_ += 1;
+    first_epoch_ += 1;
   }
 }
 

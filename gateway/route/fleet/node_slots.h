@@ -3,7 +3,7 @@
 // Slots of nodes, by which everything that is kept about a node and much of what is under way means it: a
 // request its candidates, a probe the node it asks. So the slot of a removed node is given to another node
 // only when all that was under way at the removal has ended. Eras track that: a removal ends one, whatever
-// begins belongs to the era in which it begins, and a slot is free when all eras up to its own are over.
+// begins belongs to the epoch in which it begins, and a slot is free when all epochs up to its own are over.
 //
 // Not thread-safe.
 
@@ -20,7 +20,7 @@ namespace troupe::route {
 
 class NodeSlots {
  public:
-  using Era = uint64_t;
+  using Epoch = uint64_t;
   explicit NodeSlots(size_t slots_max) : slots_max_(slots_max) {}
 
   size_t size() const { return slots_.size(); }  // those of removed nodes included
@@ -31,12 +31,12 @@ class NodeSlots {
   StatusOr<NodeIndex> take();
   // The slot's node is here again, and no other node has had the slot meanwhile.
   void take_back(NodeIndex slot) { slots_[slot].vacant = false; }
-  void vacate(NodeIndex slot);
+  void release_slot(NodeIndex slot);
 
   // From begin_hold() to end_hold() no slot is reused that is vacated meanwhile. For as long as a request
   // lasts, not for ever.
-  Era begin_hold();
-  void end_hold(Era era);
+  Epoch begin_hold();
+  void end_hold(Epoch epoch);
   // A reader follows the stream of this slot's node, for as long as it may last: the slot is not reused.
   void listens(NodeIndex slot, bool listens) { slots_[slot].listened = listens; }
 
@@ -44,14 +44,14 @@ class NodeSlots {
   struct Slot {
     bool vacant = false;
     bool listened = false;
-    Era vacated_in = 0;  // the last era in which a request may have meant the removed node by its slot
+    Epoch released_in = 0;  // the last epoch in which a request may have meant the removed node by its slot
   };
   std::optional<NodeIndex> longest_free() const;
 
   size_t slots_max_;
   std::vector<Slot> slots_;
-  std::deque<size_t> holds_{0};  // by era, from first_era_ on; the first era has some, or is the last
-  Era first_era_ = 1;
+  std::deque<size_t> holds_{0};  // by epoch, from first_epoch_ on; the first epoch has some, or is the last
+  Epoch first_epoch_ = 1;
 };
 
 }  // namespace troupe::route

@@ -1,7 +1,7 @@
 #pragma once
 
-// Which node holds what: for every set and session the nodes that have it in their KV cache, and how many of
-// its tokens. One index serves both sources:
+// Index of cached KV: for every set and session the nodes that have it in their KV cache, and how many of its
+// tokens. One index serves both sources:
 //
 //   exact    fed by the workers' own events (residency_feed.h). Every gateway's would be the same, so a
 //            simulator may share one among its routers.
@@ -21,11 +21,10 @@
 #include <vector>
 
 #include "common/core/block_hash.h"
+#include "common/core/holder_kind.h"
 #include "gateway/route/fleet/view.h"
 
 namespace troupe::route {
-
-enum class Held : uint8_t { kSet, kSession };
 
 struct Holder {
   NodeIndex node = kNoNode;
@@ -42,7 +41,7 @@ class ResidencyIndex {
   // (a session's tokens beyond its set's, which are counted once). Tokens of 0 or less: drop.
   struct Put {
     Hash128 key;
-    Held kind = Held::kSet;
+    HolderKind kind = HolderKind::kSet;
     NodeIndex node = kNoNode;
     int64_t tokens = 0;
     int64_t charge = 0;
@@ -66,7 +65,7 @@ class ResidencyIndex {
   int64_t charge_of(NodeIndex node) const { return node < nodes_.size() ? nodes_[node].charge : 0; }
   bool empty() const { return index_.empty(); }
 
-  // Most recently used first: visit(const Hash128&, Held, int64_t tokens).
+  // Most recently used first: visit(const Hash128&, HolderKind, int64_t tokens).
   template <typename Visit>
   void for_each_of(NodeIndex node, Visit&& visit) const {
     if (node >= nodes_.size()) return;
@@ -91,7 +90,7 @@ class ResidencyIndex {
   static constexpr uint32_t kNone = UINT32_MAX;
   struct Item {
     Hash128 key;
-    Held kind = Held::kSet;
+    HolderKind kind = HolderKind::kSet;
     absl::InlinedVector<Holder, 2> holders;  // ascending by node
   };
   // One (item, node), in the node's list by use.

@@ -18,7 +18,7 @@ namespace troupe::route {
 
 struct ResidencyItem {
   Hash128 key;  // a set, a session, or an anchor of the chain (as kSession)
-  Held kind = Held::kSet;
+  HolderKind kind = HolderKind::kSet;
   int64_t tokens = 0;  // resident from now on, counted from the prompt's first token; 0: gone
 };
 
@@ -40,7 +40,7 @@ enum class FeedResult : uint8_t {
 class ResidencyFeeds {
  public:
   FeedResult apply(NodeIndex node, const ResidencyEvent& event, ResidencyIndex& index);
-  // What is known of the node can be relied on.
+  // The state known of the node can be relied on.
   bool in_step(NodeIndex node) const { return node < feeds_.size() && feeds_[node].in_step; }
   // The stream broke: what is known stays, but is relied on no more until a snapshot.
   void lost(NodeIndex node);

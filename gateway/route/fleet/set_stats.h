@@ -1,6 +1,6 @@
 #pragma once
 
-// What is known of each set: how long its prefix is, and its share of the work, decayed. The share decides
+// Statistics of each set: the length of its prefix, and its share of the work, decayed. The share decides
 // whether a set is hot; one gateway's own sample is as good for that as all of them (measured at 1/8 and
 // 1/32). The planner wants loads of the whole fleet: SetLoadMerger adds up what workers report.
 

@@ -38,9 +38,9 @@ ClusterView::ClusterView(uint64_t epoch, std::vector<NodeView> nodes)
       const int64_t context = node.context_of(model);
       if (context > 0 && (serving.shortest_context == 0 || context < serving.shortest_context))
         serving.shortest_context = context;
-      if (!spared(node)) serving.homes.push_back(i);
+      if (!excluded_from_homes(node)) serving.homes.push_back(i);
       Hash128 weighed = node.hash;
-      weighed.lo ^= spared(node) ? 1 : 0;
+      weighed.lo ^= excluded_from_homes(node) ? 1 : 0;
       weighed.hi ^= std::bit_cast<uint64_t>(node.weight);
       Hash128 so_far;
       so_far.lo = serving.membership;

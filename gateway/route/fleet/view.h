@@ -17,7 +17,7 @@
 namespace troupe::route {
 
 // A node's slot: stable over all views for as long as the node is in them. Once it is gone for good another
-// one may have it; Router::adopt() then forgets all that it knew of the first.
+// one may have it; Router::update_cluster() then forgets all that it knew of the first.
 using NodeIndex = uint32_t;
 inline constexpr NodeIndex kNoNode = UINT32_MAX;
 
@@ -40,7 +40,7 @@ struct NodeView {
   int64_t in_flight_max = 0;  // 0: no bound
   std::vector<std::string> models;
   std::vector<int64_t> contexts;  // of each model, in tokens; 0, or no entry: not known
-  bool ours = false;              // a worker of ours
+  bool is_troupe_worker = false;  // Troupe's own, not another kind of server
   Hash128 hash;                   // of id; set by ClusterView
 
   int64_t context_of(std::string_view model) const;  // 0: not known
@@ -61,9 +61,9 @@ class ClusterView {
   size_t routable_count() const { return routable_count_; }
   // The routable nodes that serve `model`, by ascending slot; empty when none does.
   std::span<const NodeIndex> nodes_for(std::string_view model) const;
-  // Those of them that may be home to sets: who is failing or leaving may not, unless all are.
+  // The nodes among them that may be home to sets: one that is failing or leaving may not, unless all are.
   std::span<const NodeIndex> homes_for(std::string_view model) const;
-  bool may_be_home(NodeIndex index) const { return routable(index) && !spared(nodes_[index]); }
+  bool may_be_home(NodeIndex index) const { return routable(index) && !excluded_from_homes(nodes_[index]); }
   // Names that group and its weights: two views with the same membership place this model's sets alike.
   uint64_t membership(std::string_view model) const;
   // The same of all models together: two views with the same one have the same table.
@@ -78,7 +78,7 @@ class ClusterView {
   std::vector<std::string> models() const;
 
  private:
-  static bool spared(const NodeView& node) { return node.failing || node.leaving; }
+  static bool excluded_from_homes(const NodeView& node) { return node.failing || node.leaving; }
 
   uint64_t epoch_ = 0;
   std::vector<NodeView> nodes_;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Election of the gateway that plans the table, as each gateway sees it from its peers' news.
+// Election of the gateway that plans the table, as each gateway sees it from its peers' announcements.
 //
 // One table needs one planner: copies that are kept and joins that are spread make a table depend on its
 // past, so gateways that plan side by side differ for good once one of them missed a tick or saw a node die
@@ -30,8 +30,8 @@
 
 namespace troupe::route {
 
-// State of a gateway, sent with every message and every answer, once a second at least.
-struct GatewayNews {
+// A gateway's state, sent with every message and every answer, once a second at least.
+struct GatewayAnnouncement {
   Hash128 name;              // of this life of the gateway
   TableVersion table;        // in force there
   uint32_t nodes = 0;        // known there; 0: it has no loads to plan from
@@ -44,25 +44,25 @@ class Gateways {
   // A gateway silent for this long is gone: it missed three messages.
   static constexpr Duration kSilence = std::chrono::seconds(3);
 
-  // Ignores news of this gateway itself.
-  void observe(const GatewayNews& own, const GatewayNews& news, TimePoint now);
-  bool plans(const GatewayNews& own, TimePoint now) const;
+  // Ignores an announcement of this gateway itself.
+  void observe(const GatewayAnnouncement& own, const GatewayAnnouncement& announcement, TimePoint now);
+  bool plans(const GatewayAnnouncement& own, TimePoint now) const;
   // For gateways that elect a planner by other means: this one qualifies, unless a peer sees twice as many
   // nodes or has a later table.
-  bool may_plan(const GatewayNews& own, TimePoint now) const;
-  // The gateway's table is older than ours, by its last news.
-  bool lacks(const Hash128& gateway, const GatewayNews& own) const;
+  bool may_plan(const GatewayAnnouncement& own, TimePoint now) const;
+  // The gateway's table is older than ours, by its last announcement.
+  bool has_stale_table(const Hash128& gateway, const GatewayAnnouncement& own) const;
   // True if each may use the other's table.
-  static bool same_kind(const GatewayNews& a, const GatewayNews& b) {
+  static bool same_kind(const GatewayAnnouncement& a, const GatewayAnnouncement& b) {
     return (a.strict_sets == 0) == (b.strict_sets == 0);
   }
   struct Other {
-    GatewayNews news;
+    GatewayAnnouncement announcement;
     TimePoint received_at{};
   };
   // This gateway's place among those that share the fleet now; those silent for kSilence do not count.
   GatewayShard place(const Hash128& own, TimePoint now) const;
-  // Peers whose news came lately.
+  // Peers whose announcements came lately.
   const absl::flat_hash_map<Hash128, Other>& others() const { return others_; }
 
  private:

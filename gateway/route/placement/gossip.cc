@@ -103,7 +103,7 @@ StatusOr<std::vector<PeerLoad>> decode_ledger(std::string_view message, const Cl
 std::string frame_gossip(const GossipParts& parts) {
   std::string message;
   for (const std::string_view part :
-       {parts.placements, parts.ledger, parts.news, parts.table, parts.sample}) {
+       {parts.placements, parts.ledger, parts.announcement, parts.table, parts.sample}) {
     put(message, static_cast<uint32_t>(part.size()));
     message += part;
   }
@@ -113,7 +113,7 @@ std::string frame_gossip(const GossipParts& parts) {
 StatusOr<GossipParts> unframe_gossip(std::string_view message) {
   GossipParts parts;
   for (std::string_view* const part :
-       {&parts.placements, &parts.ledger, &parts.news, &parts.table, &parts.sample}) {
+       {&parts.placements, &parts.ledger, &parts.announcement, &parts.table, &parts.sample}) {
     uint32_t length = 0;
     if (message.size() < sizeof length) return invalid_argument("gossip: the message is cut off");
     length = take<uint32_t>(message);

@@ -30,7 +30,7 @@ struct Placement {
 // Bound of the placements kept for a peer that does not listen (the newest stay) and of those sent to a
 // gateway that has just begun: 1.7 MB. (Measured with 16 nodes, each of four gateways restarted: hit .883 as
 // without any restart, and .881 with 8,192.)
-inline constexpr size_t kPlacementsTold = 32'768;
+inline constexpr size_t kPlacementsPerPeerMax = 32'768;
 
 // Encodes placements. Nodes travel by the hash of their id: slots are each gateway's own.
 std::string encode_placements(std::span<const Placement> placements, const ClusterView& view);
@@ -41,10 +41,10 @@ StatusOr<std::vector<Placement>> decode_placements(std::string_view message, con
 std::string encode_ledger(std::span<const PeerLoad> loads, const ClusterView& view);
 StatusOr<std::vector<PeerLoad>> decode_ledger(std::string_view message, const ClusterView& view);
 
-// All parts of a message; news, table and sample are table_codec.h's, and the last two may be empty. Parts
-// are views of the caller's bytes.
+// All parts of a message; announcement, table and sample are table_codec.h's, and the last two may be empty.
+// Parts are views of the caller's bytes.
 struct GossipParts {
-  std::string_view placements, ledger, news, table, sample;
+  std::string_view placements, ledger, announcement, table, sample;
   bool operator==(const GossipParts&) const = default;
 };
 std::string frame_gossip(const GossipParts& parts);

@@ -69,7 +69,7 @@ std::optional<Handover::Move> Handover::next() {
   return move;
 }
 
-void Handover::go_to(Move& move, NodeIndex to) {
+void Handover::set_target(Move& move, NodeIndex to) {
   move.to = to;
   computing_.push_back(move);
 }
@@ -115,7 +115,7 @@ bool Handover::avoids_by_transfers(NodeIndex node, const Hash128& set) const {
                      [&](const Move& move) { return move.to == node && move.set == set; });
 }
 
-NodeIndex Handover::keeper(const Hash128& set) const {
+NodeIndex Handover::draining_holder(const Hash128& set) const {
   for (const auto& [node, transfer] : transfers_) {
     if (transfer.leaves && transfer.open.contains(set)) return node;
   }

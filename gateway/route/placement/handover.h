@@ -34,7 +34,7 @@ class Handover {
   struct Move {
     Hash128 set;
     NodeIndex from = kNoNode;  // leaves; kNoNode: `to` joins
-    NodeIndex to = kNoNode;    // kNoNode until go_to()
+    NodeIndex to = kNoNode;    // kNoNode until set_target()
     uint64_t turn = 0;         // private to the handover
   };
   explicit Handover(size_t at_once = 2) : at_once_(at_once) {}
@@ -56,7 +56,7 @@ class Handover {
   // done().
   std::optional<Move> next();
   // The set is computed at `to`, which is avoided for it until done().
-  void go_to(Move& move, NodeIndex to);
+  void set_target(Move& move, NodeIndex to);
   void done(const Move& move);
   // Ends the moves that are past their deadline: their sets have moved.
   void advance(TimePoint now);
@@ -70,7 +70,7 @@ class Handover {
     return !transfers_.empty() && avoids_by_transfers(node, set);
   }
   // The leaving node that the set is still reserved to, besides its earlier holders; kNoNode: none.
-  NodeIndex keeper(const Hash128& set) const;
+  NodeIndex draining_holder(const Hash128& set) const;
 
  private:
   struct Transfer {

@@ -21,9 +21,9 @@ bool PinSync::yields(const Waiting& waiting, const Entry& to) {
     case PinChange::kMade:
       return false;
     case PinChange::kRemoved:
-      return waiting.late && waiting.base != 0 && !to.ours && !to.deleted;
+      return waiting.late && waiting.base != 0 && !to.written_by_self && !to.deleted;
     case PinChange::kPlaced:
-      return !to.ours;
+      return !to.written_by_self;
     case PinChange::kExpired:
       return true;
   }
@@ -59,7 +59,8 @@ void PinSync::changed(const Hash128& id, PinChange change) {
     case PinChange::kMade:
       return wait(id, change);
     case PinChange::kRemoved:
-      if (!looked_ || known_.contains(id) || tried_.contains(id) || is_under_way(id)) return wait(id, change);
+      if (!reconciled_ || known_.contains(id) || tried_.contains(id) || is_under_way(id))
+        return wait(id, change);
       return forget(id);
     case PinChange::kPlaced:
       if (waiting != nullptr && waiting->change == PinChange::kMade) return;
@@ -147,25 +148,25 @@ bool PinSync::refused(const Entry& now) {
   return false;
 }
 
-PinSync::Heed PinSync::observe(const Entry& entry) {
+PinSync::ApplyResult PinSync::observe(const Entry& entry) {
   const auto gone = gone_.find(entry.id);
   if (revision_of(entry.id) >= entry.revision || (gone != gone_.end() && gone->second >= entry.revision))
-    return Heed::kOld;
+    return ApplyResult::kStale;
   if (is_under_way(entry.id)) {
-    if (under_way_->news && under_way_->news->revision >= entry.revision) return Heed::kOld;
+    if (under_way_->news && under_way_->news->revision >= entry.revision) return ApplyResult::kStale;
     revision_ = std::max(revision_, entry.revision);
     under_way_->news = entry;
-    return Heed::kNoted;
+    return ApplyResult::kRecorded;
   }
   note(entry);
   const Waiting* const waiting = find_waiting(entry.id);
-  if (waiting == nullptr) return Heed::kTaken;
+  if (waiting == nullptr) return ApplyResult::kApplied;
   if (yields(*waiting, entry)) {
     forget(entry.id);
-    return Heed::kTaken;
+    return ApplyResult::kApplied;
   }
   if (entry.deleted && waiting->change == PinChange::kRemoved) forget(entry.id);
-  return Heed::kNoted;
+  return ApplyResult::kRecorded;
 }
 
 void PinSync::passed(int64_t revision) {
@@ -189,28 +190,29 @@ void PinSync::start_anew(const Store& store, std::span<const Hash128> here) {
 }
 
 // A key of the store, in a complete look.
-void PinSync::compare_with(const Entry& entry, Look& look) {
+void PinSync::compare_with(const Entry& entry, Reconciliation& differences) {
   const auto gone = gone_.find(entry.id);
   if (revision_of(entry.id) >= entry.revision || (gone != gone_.end() && gone->second >= entry.revision))
     return;
   const Waiting* const waiting = find_waiting(entry.id);
   // (Its value says whose it is, for those that may yield.)
-  if (waiting == nullptr || yields(*waiting, entry)) return look.fetch.push_back(entry.id);
+  if (waiting == nullptr || yields(*waiting, entry)) return differences.fetch.push_back(entry.id);
   if (!is_under_way(entry.id)) note(entry);
 }
 
-PinSync::Look PinSync::look(const Store& store, std::span<const Entry> all, std::span<const Hash128> here) {
-  Look look;
+PinSync::Reconciliation PinSync::reconcile(const Store& store, std::span<const Entry> all,
+                                           std::span<const Hash128> here) {
+  Reconciliation differences;
   const bool other = !cluster_.empty() && !store.cluster.empty() && store.cluster != cluster_;
-  look.replaced = other || store.revision < asked_at_;
-  if (look.replaced) start_anew(store, here);
+  differences.replaced = other || store.revision < asked_at_;
+  if (differences.replaced) start_anew(store, here);
   if (!store.cluster.empty()) cluster_ = store.cluster;
   revision_ = std::max(revision_, store.revision);
-  looked_ = true;
+  reconciled_ = true;
   absl::flat_hash_set<Hash128> there;
   for (const Entry& entry : all) {
     there.insert(entry.id);
-    compare_with(entry, look);
+    compare_with(entry, differences);
   }
   // (What is under way may be there or not: its answer says which.)
   for (const Hash128& id : here) {
@@ -219,14 +221,14 @@ PinSync::Look PinSync::look(const Store& store, std::span<const Entry> all, std:
     const bool yields_to_none = waiting != nullptr && waiting->change == PinChange::kPlaced && known(id);
     if (waiting != nullptr && !yields_to_none) continue;
     forget(id);
-    look.gone.push_back(id);
+    differences.gone.push_back(id);
   }
   tried_.clear();
   absl::erase_if(known_, [&](const auto& known) {
     return known.second <= store.revision && !there.contains(known.first) && !is_under_way(known.first);
   });
   absl::erase_if(gone_, [&](const auto& gone) { return gone.second <= store.revision; });
-  return look;
+  return differences;
 }
 
 }  // namespace troupe::route

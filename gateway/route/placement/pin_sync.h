@@ -1,8 +1,8 @@
 #pragma once
 
 // Pins that several gateways share in a store (etcd): which are to be written there, on which revision of
-// theirs, and which of its news are to be taken. A pin's own state is the book's (pin_book.h); here are only
-// its names and revisions.
+// theirs, and which of its news are to be taken. A pin's own state is the registry's (pin_registry.h); here
+// are only its names and revisions.
 //
 // - A write names the revision of the pin that it follows (none: the pin must not be there), and the store
 //   refuses it where another gateway wrote meanwhile. Then, as with news of a pin that waits:
@@ -30,7 +30,7 @@
 #include <vector>
 
 #include "common/core/block_hash.h"
-#include "gateway/route/placement/pin_book.h"
+#include "gateway/route/placement/pin_registry.h"
 
 namespace troupe::route {
 
@@ -39,9 +39,9 @@ class PinSync {
   // A key of the store.
   struct Entry {
     Hash128 id;
-    int64_t revision = 0;  // of its last change; where it is absent, of the answer that says so
-    bool deleted = false;  // or absent
-    bool ours = false;     // written by this gateway
+    int64_t revision = 0;          // of its last change; where it is absent, of the answer that says so
+    bool deleted = false;          // or absent
+    bool written_by_self = false;  // written by this gateway
   };
   // An answer's name of the store, and its revision.
   struct Store {
@@ -49,7 +49,7 @@ class PinSync {
     int64_t revision = 0;
   };
 
-  // The book's on_change.
+  // The registry's on_change.
   void changed(const Hash128& id, PinChange change);
   bool waits() const { return !waiting_.empty(); }
 
@@ -65,25 +65,26 @@ class PinSync {
   // May the answer to the write be of the store that was looked at last?
   bool is_same(const Store& store) const;
   void done(int64_t revision);
-  // The store has `now` instead. True: the book is to take that.
+  // The store has `now` instead. True: the registry is to take that.
   bool refused(const Entry& now);
   void failed();   // perhaps it was done: it waits again
   void give_up();  // it cannot be written
 
-  enum class Heed { kOld, kNoted, kTaken };  // older than what is known; not for the book; for the book
+  // Older than what is known; recorded here, and not for the registry; for the registry.
+  enum class ApplyResult { kStale, kRecorded, kApplied };
   // News, in the store's order, and what was fetched.
-  Heed observe(const Entry& entry);
+  ApplyResult observe(const Entry& entry);
   // All news up to this revision have come.
   void passed(int64_t revision);
 
-  // All that the store has. `here`: the book's that may be shared.
-  struct Look {
+  // All that the store has. `here`: the registry's that may be shared.
+  struct Reconciliation {
     std::vector<Hash128> fetch;  // theirs are new
     std::vector<Hash128> gone;   // removed elsewhere
     bool replaced = false;       // it is another store than before
   };
-  void begin_look() { asked_at_ = revision_; }
-  Look look(const Store& store, std::span<const Entry> all, std::span<const Hash128> here);
+  void begin_reconcile() { asked_at_ = revision_; }
+  Reconciliation reconcile(const Store& store, std::span<const Entry> all, std::span<const Hash128> here);
   bool known(const Hash128& id) const { return known_.contains(id); }  // to be in the store
 
  private:
@@ -108,7 +109,7 @@ class PinSync {
   void wait_again(const UnderWay& write);
   void forget(const Hash128& id);
   void start_anew(const Store& store, std::span<const Hash128> here);
-  void compare_with(const Entry& entry, Look& look);
+  void compare_with(const Entry& entry, Reconciliation& differences);
 
   std::deque<Hash128> waiting_;  // in order
   absl::flat_hash_map<Hash128, Waiting> waits_;
@@ -119,7 +120,7 @@ class PinSync {
   std::string cluster_;
   int64_t revision_ = 0;  // the newest of the store that has come
   int64_t asked_at_ = 0;
-  bool looked_ = false;  // before, any removal may be of what the store has
+  bool reconciled_ = false;  // before, any removal may be of what the store has
 };
 
 }  // namespace troupe::route

@@ -69,7 +69,7 @@ class Planner {
   std::shared_ptr<const SetTable> patch(const Fleet& fleet);
 
   // Slots reused by other nodes from the next view on: the nodes there are home to no set, nor were before.
-  void vacate(std::span<const NodeIndex> nodes);
+  void remove_nodes(std::span<const NodeIndex> nodes);
 
   // The plan behind table(): the same table, unless patch() had to replace something.
   const Plan& common() const { return plan_; }

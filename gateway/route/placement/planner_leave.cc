@@ -58,7 +58,7 @@ bool Planner::could_share(const Homeless& request) const {
 }
 
 // The plan is partial afterwards, as with another gateway's table on unknown nodes: the others have it whole.
-void Planner::vacate(std::span<const NodeIndex> nodes) {
+void Planner::remove_nodes(std::span<const NodeIndex> nodes) {
   for (const NodeIndex n : nodes) {
     if (n < plan_.known.size()) plan_.known[n] = false;
   }

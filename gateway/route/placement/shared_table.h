@@ -46,7 +46,7 @@ class SharedTable {
   int64_t revision() const { return std::max(leader_at_, table_at_); }
   // True, and news, if the table was made and last written at these revisions (0: it does not exist) as of
   // `revision`. (In a store that was begun anew either number may be as before.)
-  bool lacks(int64_t created, int64_t modified, int64_t revision) const {
+  bool has_stale_table(int64_t created, int64_t modified, int64_t revision) const {
     return table_at_ == 0 || (revision > table_at_ && (modified != modified_ || created != table_created_));
   }
   // Both keys have been seen once.

@@ -16,7 +16,7 @@ using wire::put_hash;
 
 namespace {
 
-constexpr std::string_view kNewsMagic = "TPN1";
+constexpr std::string_view kAnnouncementMagic = "TPN1";
 constexpr std::string_view kPlanMagic = "TPT1";
 constexpr uint64_t kEpochMax = uint64_t{1} << 48;
 constexpr int64_t kTokensMax = int64_t{1} << 40;
@@ -264,26 +264,28 @@ StatusOr<SetLoads> decode_set_loads(std::string_view message) {
   return std::move(plan.loads);
 }
 
-std::string encode_news(const GatewayNews& news) {
-  std::string out(kNewsMagic);
-  put_version(out, news.table);
-  put(out, news.nodes);
-  put(out, news.strict_sets);
+std::string encode_announcement(const GatewayAnnouncement& announcement) {
+  std::string out(kAnnouncementMagic);
+  put_version(out, announcement.table);
+  put(out, announcement.nodes);
+  put(out, announcement.strict_sets);
   return out;
 }
 
-StatusOr<GatewayNews> decode_news(const Hash128& name, std::string_view message) {
-  if (!message.starts_with(kNewsMagic))
-    return invalid_argument(absl::StrCat("gossip: a gateway's news begin with ", to_absl(kNewsMagic)));
-  Reader in(message.substr(kNewsMagic.size()));
-  GatewayNews news;
-  news.name = name;
-  news.table = take_version(in);
-  news.nodes = in.take<uint32_t>();
-  news.strict_sets = in.take<uint32_t>();
-  if (in.over || in.left() > 0) return invalid_argument("gossip: a gateway's news are of another length");
-  TROUPE_RETURN_IF_ERROR(check_version(news.table));
-  return news;
+StatusOr<GatewayAnnouncement> decode_announcement(const Hash128& name, std::string_view message) {
+  if (!message.starts_with(kAnnouncementMagic))
+    return invalid_argument(
+        absl::StrCat("gossip: a gateway's announcement begins with ", to_absl(kAnnouncementMagic)));
+  Reader in(message.substr(kAnnouncementMagic.size()));
+  GatewayAnnouncement announcement;
+  announcement.name = name;
+  announcement.table = take_version(in);
+  announcement.nodes = in.take<uint32_t>();
+  announcement.strict_sets = in.take<uint32_t>();
+  if (in.over || in.left() > 0)
+    return invalid_argument("gossip: a gateway's announcement is of another length");
+  TROUPE_RETURN_IF_ERROR(check_version(announcement.table));
+  return announcement;
 }
 
 }  // namespace troupe::route

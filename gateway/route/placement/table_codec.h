@@ -26,7 +26,7 @@ void keep_heaviest(SetLoads& loads, size_t sets_max);
 
 // Bytes without the name, which is in the message's envelope.
 inline constexpr size_t kNewsBytes = 4 + 8 + 16 + 4 + 4;
-std::string encode_news(const GatewayNews& news);
-StatusOr<GatewayNews> decode_news(const Hash128& name, std::string_view message);
+std::string encode_announcement(const GatewayAnnouncement& announcement);
+StatusOr<GatewayAnnouncement> decode_announcement(const Hash128& name, std::string_view message);
 
 }  // namespace troupe::route

@@ -152,12 +152,13 @@ class AffinityPolicy::Choice {
       if (window.size() > kHomesLooked)
         window = window.subspan(in_.key.session.hi % (window.size() - kHomesLooked + 1), kHomesLooked);
       // During a handover only homes that already hold the set count.
-      const NodeIndex keeper = in_.known.handover.keeper(in_.key.set);
+      const NodeIndex draining_holder = in_.known.handover.draining_holder(in_.key.set);
       for (const NodeIndex n : window) {
-        const bool has_it = keeper == kNoNode || resident_.set_tokens(n) > 0;
+        const bool has_it = draining_holder == kNoNode || resident_.set_tokens(n) > 0;
         if (has_it && in_.known.loads.in_group(in_.group, n)) homes_.push_back(n);
       }
-      if (keeper != kNoNode && in_.known.loads.in_group(in_.group, keeper)) homes_.push_back(keeper);
+      if (draining_holder != kNoNode && in_.known.loads.in_group(in_.group, draining_holder))
+        homes_.push_back(draining_holder);
     }
     // Without a plan yet: the home that rendezvous will plan.
     if (homes_.empty() && options_.mode != Mode::kStrict)
@@ -169,7 +170,7 @@ class AffinityPolicy::Choice {
     CachedPrefix::Here here = here_at(node);
     const bool home = by_plan_ && std::find(homes_.begin(), homes_.end(), node) != homes_.end();
     if (home) believe_plan(node, here);
-    Branch branch = hot_ ? Branch::kCopy : Branch::kLeast;
+    Branch branch = hot_ ? Branch::kNewCopy : Branch::kLeast;
     if (home || here.set_tokens > 0) branch = Branch::kHome;
     if (here.session) branch = Branch::kSession;
     Candidate c = plain_candidate(in_, node, branch, here.expected);

@@ -30,13 +30,13 @@ std::string_view branch_name(Branch branch) {
       return "session";
     case Branch::kHome:
       return "home";
-    case Branch::kCopy:
+    case Branch::kNewCopy:
       return "copy";
     case Branch::kLeast:
       return "least";
     case Branch::kRoundRobin:
       return "round-robin";
-    case Branch::kRival:
+    case Branch::kBaseline:
       return "rival";
   }
   return "least";

@@ -15,11 +15,11 @@ namespace troupe::route {
 
 enum class Branch : uint8_t {
   kSession,     // it holds the conversation
-  kHome,        // it holds the set, or is its home by plan
-  kCopy,        // it holds nothing, and the set is hot: the next copy
-  kLeast,       // it holds nothing, and its load is low
+  kHome,        // some of the set is resident there, or the plan has the set there
+  kNewCopy,     // neither, and the set is hot: computed there anew, it has one more copy
+  kLeast,       // neither, and the set is not hot
   kRoundRobin,  // its turn
-  kRival,       // a baseline policy's own reason
+  kBaseline,    // a baseline policy's own reason
 };
 std::string_view branch_name(Branch branch);
 inline constexpr size_t kBranchCount = 6;

@@ -33,7 +33,7 @@ class Fitting {
 
  private:
   int64_t context_of(NodeIndex node) const { return view_.node(node).context_of(in_.model); }
-  bool answers(NodeIndex node) const { return !in_.key.others_only || !view_.node(node).ours; }
+  bool answers(NodeIndex node) const { return !in_.key.others_only || !view_.node(node).is_troupe_worker; }
   // (A node that does not report its context may have any.)
   bool fits(NodeIndex node) const {
     const int64_t context = context_of(node);

@@ -1,7 +1,8 @@
 #pragma once
 
-// Which nodes a request fits: some are not asked for what only others answer, and behind one model's name
-// nodes may have contexts of different lengths. Applied to a policy's order, whatever the policy.
+// Nodes that cannot answer a request are taken out of its order: some do not know its path, and behind one
+// model's name nodes may have contexts of different lengths. Applied to a policy's order, whatever the
+// policy.
 
 #include "gateway/route/policy/policy.h"
 

@@ -55,12 +55,12 @@ class RoutePolicy {
   // Has no visible effect: the same result for the same input and draw (explain calls it, too).
   virtual CandidateOrder choose(const PolicyInput& input, Random& random) const = 0;
 
-  virtual void sent(const PolicyRequest&, TimePoint) {}
+  virtual void on_sent(const PolicyRequest&, TimePoint) {}
   virtual void first_byte(const PolicyRequest&, TimePoint) {}
-  virtual void finished(const PolicyRequest&, TimePoint) {}
-  virtual void adopt(const ClusterView&) {}
+  virtual void on_finished(const PolicyRequest&, TimePoint) {}
+  virtual void update_cluster(const ClusterView&) {}
   virtual void forget_node(NodeIndex) {}
-  // Another node has the slot from the next adopt() on.
+  // Another node has the slot from the next update_cluster() on.
   virtual void replace_node(NodeIndex node) { forget_node(node); }
 };
 

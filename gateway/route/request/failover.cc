@@ -47,7 +47,7 @@ std::optional<NextAttempt> next_attempt(const FailoverState& told, const Failure
   if (state.started && state.resumable) {
     PrefixKey longer = state.key;
     longer.prompt_tokens = state.prompt_tokens;  // without those of an earlier resume
-    longer.prompt_tokens = router.prompt_tokens(longer) + state.tokens_told;
+    longer.prompt_tokens = router.prompt_tokens(longer) + state.tokens_delivered;
     longer.displaced = true;
     next.prompt_tokens = longer.prompt_tokens;
     next.decision = router.decide(longer, state.model, now);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Which node is asked after an attempt that failed. The rules of what may be retried at all are retry.h's.
+// The next node after an attempt that failed. The rules of what may be retried at all are retry.h's.
 //
 // clang-format off
 //   before the first byte   down the order that was decided on; at its end, nodes that have joined since
@@ -37,7 +37,7 @@ struct FailoverState {
   bool started = false;              // the client has some of the answer
   bool resumable = false;            // and another worker of ours can go on exactly there
   int64_t prompt_tokens = 0;         // of the key as it came; 0: unknown
-  int64_t tokens_told = 0;           // that the client has
+  int64_t tokens_delivered = 0;      // that the client has
   Duration streamed{};               // by the attempt that failed, since its first byte; zero: nothing came
   Duration remaining = Duration::max();
   bool resend = true;  // see AttemptState

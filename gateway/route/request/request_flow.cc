@@ -16,7 +16,7 @@ std::optional<HealthEvent> health_event_of(const Failure& failure, bool blame) {
       return blame ? std::optional(HealthEvent::kTransportError) : std::nullopt;
     case FailureKind::kStatus:
       if (refused_for_length(failure)) return HealthEvent::kRefused;
-      return node_ill(failure) ? std::optional(HealthEvent::kErrored) : std::nullopt;
+      return affects_health(failure) ? std::optional(HealthEvent::kErrored) : std::nullopt;
     case FailureKind::kSilent:  // silent() has reported it
     case FailureKind::kDeadline:
     case FailureKind::kLocal:
@@ -52,14 +52,14 @@ void RequestFlow::begin(PrefixKey& key, std::string_view model, int64_t answers)
 namespace {
 
 // A node that asks for more time than this is heard no further: it may be wrong.
-constexpr Duration kRestMax = std::chrono::seconds(60);
+constexpr Duration kBackoffMax = std::chrono::seconds(60);
 
-void put_resting_last(const NodeSignals& nodes, CandidateOrder& order, TimePoint now) {
-  if (!nodes.any_rests()) return;
+void put_backoff_last(const NodeSignals& nodes, CandidateOrder& order, TimePoint now) {
+  if (!nodes.any_in_backoff()) return;
   CandidateOrder last;
-  for (const bool rests : {false, true}) {
+  for (const bool in_backoff : {false, true}) {
     for (const Candidate& candidate : order.all())
-      if (nodes.resting(candidate.node, now) == rests) last.push_back(candidate);
+      if (nodes.in_backoff(candidate.node, now) == in_backoff) last.push_back(candidate);
   }
   order = last;
 }
@@ -69,7 +69,7 @@ void put_resting_last(const NodeSignals& nodes, CandidateOrder& order, TimePoint
 Action RequestFlow::choose(const FlowContext& context, TimePoint now) {
   TROUPE_CHECK(key_ != nullptr, "a request begins before nodes are chosen for it");
   decision_ = context.router.decide(*key_, model_, now);
-  put_resting_last(context.nodes, decision_.order, now);
+  put_backoff_last(context.nodes, decision_.order, now);
   place_ = 0;
   return decision_.order.empty() ? Action::kRefuse : Action::kAdmit;
 }
@@ -86,7 +86,7 @@ void RequestFlow::send_to(const FlowContext& context, const Candidate& candidate
   attempt_ = Attempt();
   attempt_.candidate = candidate;
   attempt_.resumes = resumes;
-  attempt_.sent = context.router.sent(*key_, model_, candidate, now, answers_);
+  attempt_.sent = context.router.on_sent(*key_, model_, candidate, now, answers_);
   attempt_.booked = true;
   attempts_ += 1;
   tried_.push_back(candidate.node);
@@ -100,7 +100,7 @@ Action RequestFlow::send_next(const FlowContext& context, bool resumes, TimePoin
 
 void RequestFlow::hand_back(const FlowContext& context, const std::optional<AnswerCounts>& counts,
                             TimePoint now) {
-  if (std::exchange(attempt_.booked, false)) context.router.finished(*key_, attempt_.sent, counts, now);
+  if (std::exchange(attempt_.booked, false)) context.router.on_finished(*key_, attempt_.sent, counts, now);
 }
 
 void RequestFlow::first_byte(const FlowContext& context, bool heartbeats, TimePoint now) {
@@ -116,13 +116,13 @@ bool RequestFlow::silent(const FlowContext& context, const SilentFacts& facts, c
   TROUPE_CHECK(attempts_ > 0, "nothing was sent that could answer or fail");
   const NodeIndex node = attempt_.candidate.node;
   StallCheck check;
-  check.node = context.nodes.standing(node);
+  check.node = context.nodes.node_status(node);
   check.heartbeats_asked = facts.heartbeats_asked;
   check.heartbeats_seen = facts.heartbeats_seen;
   check.began = facts.began || attempt_.first_byte_at != TimePoint{};
   const StallVerdict verdict = attempt_.stall.silent(context.stall, check, facts.bytes);
   if (verdict.blamed) context.nodes.on_event(node, HealthEvent::kSilent, now);
-  if (verdict.ask_after) context.nodes.probe(node, now);
+  if (verdict.probe_now) context.nodes.probe(node, now);
   if (!verdict.hangs) return false;
   attempt_.moved_on = move_on(context, {FailureKind::kSilent, 0}, progress, now);
   return attempt_.moved_on || verdict.hopeless;
@@ -140,17 +140,17 @@ Action RequestFlow::failed(const FlowContext& context, const Failure& failure, b
     return send_next(context, progress.started, now);
   }
   if (progress.started) return Action::kEndBroken;
-  return earlier_answer(context, failure).value_or(Action::kPassOn);
+  return earlier_answer(context, failure).value_or(Action::kForward);
 }
 
 // Several nodes could not answer: what tells the client most. nullopt: the failure itself.
 std::optional<Action> RequestFlow::earlier_answer(const FlowContext& context, const Failure& failure) {
-  if (failure.answered_whole) return Action::kPassOnWhole;
+  if (failure.answered_whole) return Action::kForwardWhole;
   if (has_whole_) {
     attempt_.candidate = *full_;
-    return Action::kPassOnWhole;
+    return Action::kForwardWhole;
   }
-  const bool too_long = refused_for_length(failure), alone = refused_alone(failure);
+  const bool too_long = refused_for_length(failure), alone = node_specific_rejection(failure);
   const bool tells_nothing = failure.kind == FailureKind::kConnect || alone;
   bool full_is_truer = full_ && tells_nothing;
   if (full_ && too_long) {  // it may have the room
@@ -159,11 +159,11 @@ std::optional<Action> RequestFlow::earlier_answer(const FlowContext& context, co
   }
   if (full_is_truer) {
     attempt_.candidate = *full_;
-    return Action::kPassOnFull;
+    return Action::kForwardFull;
   }
   if (longest_.attempt == 0 || longest_.attempt == attempts_ || !(too_long || alone)) return std::nullopt;
   attempt_.candidate = longest_.candidate;
-  return Action::kPassOnLongest;
+  return Action::kForwardLongest;
 }
 
 void RequestFlow::answered(const FlowContext& context, const std::optional<AnswerCounts>& counts, int status,
@@ -197,11 +197,11 @@ void RequestFlow::learn(const FlowContext& context, const Failure& failure, bool
   // A key of its own, or a path that few know, may be the client's fault.
   const bool may_be_asked_wrong = (failure.client_key && refuses_key(failure.http_status)) ||
                                   (failure.any_path && lacks_path(failure.http_status));
-  if (refused_alone(failure) && !may_be_asked_wrong && tried_.size() <= 64)
+  if (node_specific_rejection(failure) && !may_be_asked_wrong && tried_.size() <= 64)
     refused_ |= uint64_t{1} << (tried_.size() - 1);
   if (refused_for_length(failure)) learn_length(context, failure);
   if (failure.retry_after > Duration::zero())
-    context.nodes.rests(node, now + std::min(failure.retry_after, kRestMax));
+    context.nodes.backoff_until(node, now + std::min(failure.retry_after, kBackoffMax));
 }
 
 void RequestFlow::learn_length(const FlowContext& context, const Failure& failure) {
@@ -224,11 +224,13 @@ bool RequestFlow::move_on(const FlowContext& context, const Failure& failure, co
                             .started = progress.started,
                             .resumable = progress.resumable,
                             .prompt_tokens = prompt_tokens_,
-                            .tokens_told = progress.tokens,
+                            .tokens_delivered = progress.tokens,
                             .streamed = begun == TimePoint{} ? Duration::zero() : now - begun,
                             .remaining = progress.remaining,
                             .resend = progress.resend};
-  const auto can_resume = [&context](NodeIndex node) { return context.nodes.standing(node).ours; };
+  const auto can_resume = [&context](NodeIndex node) {
+    return context.nodes.node_status(node).is_troupe_worker;
+  };
   auto next = next_attempt(state, failure, can_resume, context.router, context.budget, now);
   if (!next) return false;
   decision_ = std::move(next->decision);

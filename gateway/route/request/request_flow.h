@@ -7,7 +7,7 @@
 //   choose() ── kAdmit ──> admitted() ── kSend ──> first_byte() ──> answered()                        kDone
 //      │                      │                ├─> silent()     the worker hangs: probe it, or give it up
 //      │                      │                ├─> failed() ── kSend (to another), or the end:
-//   kRefuse: no candidate  kRefuse             │        kPassOn…, kEndBroken
+//   kRefuse: no candidate  kRefuse             │        kForward…, kEndBroken
 //                                              ├─> broken()     the client was told in mid-answer     kDone
 //                                              └─> abandoned()  the client has gone                   kDone
 //
@@ -34,24 +34,24 @@
 
 namespace troupe::route {
 
-// The nodes as a gateway knows them beside its router: health goes in, standing comes out.
+// The nodes as a gateway knows them beside its router: health events go in, their status comes out.
 class NodeSignals {
  public:
   virtual ~NodeSignals() = default;
   // A node has asked for a pause (Retry-After): until then it is asked last.
-  void rests(NodeIndex node, TimePoint until) { resting_[node] = until; }
-  bool resting(NodeIndex node, TimePoint now) const {
-    const auto found = resting_.find(node);
-    return found != resting_.end() && now < found->second;
+  void backoff_until(NodeIndex node, TimePoint until) { backoff_until_[node] = until; }
+  bool in_backoff(NodeIndex node, TimePoint now) const {
+    const auto found = backoff_until_.find(node);
+    return found != backoff_until_.end() && now < found->second;
   }
-  bool any_rests() const { return !resting_.empty(); }
+  bool any_in_backoff() const { return !backoff_until_.empty(); }
   virtual void on_event(NodeIndex node, HealthEvent event, TimePoint now) = 0;
-  virtual NodeStanding standing(NodeIndex node) const = 0;
+  virtual NodeStatus node_status(NodeIndex node) const = 0;
   virtual void saw_heartbeat(NodeIndex node) = 0;
   virtual void probe(NodeIndex node, TimePoint now) = 0;  // at once, if it has not just been
 
  private:
-  absl::flat_hash_map<NodeIndex, TimePoint> resting_;
+  absl::flat_hash_map<NodeIndex, TimePoint> backoff_until_;
 };
 
 // One gateway's; they outlive its requests.
@@ -72,21 +72,21 @@ struct AnswerProgress {
 };
 
 enum class Action : uint8_t {
-  kAdmit,          // ask admission for admission_request(), then admitted()
-  kRefuse,         // no node can be asked
-  kSend,           // to attempt().candidate; it is booked
-  kPassOn,         // the failed attempt's answer, or the error of its failure, is the answer
-  kPassOnFull,     // the 429 of an earlier attempt is: "come back later" is truer of a full fleet than "none"
-  kPassOnWhole,    // the whole answer of the last attempt that brought one is: none has streamed
-  kPassOnLongest,  // the refusal of the node with the longest context is: longest_refusal()
-  kEndBroken,      // tell the client, which has some of the answer, that it ends here
+  kAdmit,         // ask admission for admission_request(), then admitted()
+  kRefuse,        // no node can be asked
+  kSend,          // to attempt().candidate; it is booked
+  kForward,       // the failed attempt's answer, or the error of its failure, is the answer
+  kForwardFull,   // the 429 of an earlier attempt is: "come back later" is truer of a full fleet than "none"
+  kForwardWhole,  // the whole answer of the last attempt that brought one is: none has streamed
+  kForwardLongest,  // the refusal of the node with the longest context is: longest_refusal()
+  kEndBroken,       // tell the client, which has some of the answer, that it ends here
 };
 
 class RequestFlow {
  public:
   // One node's. Made anew for each, so that nothing of the one before is left over.
   struct Attempt {
-    Sent sent;
+    InFlight sent;
     bool booked = false;    // `sent` is to be handed back
     bool moved_on = false;  // silent() gave it up, and has decided on the next
     TimePoint first_byte_at{};
@@ -110,8 +110,8 @@ class RequestFlow {
   // From here to broken() REQUIRES: an attempt was sent.
   // The attempt's first byte for the client. `heartbeats`: its stream has brought some.
   void first_byte(const FlowContext& context, bool heartbeats, TimePoint now);
-  // Nothing has come for patience() since the attempt's last byte or the last call. True: give the attempt
-  // up; the driver cuts it off and reports failed() with kSilent.
+  // Nothing has come for silence_timeout() since the attempt's last byte or the last call. True: give the
+  // attempt up; the driver cuts it off and reports failed() with kSilent.
   struct SilentFacts {
     bool heartbeats_asked = false, heartbeats_seen = false;  // of this attempt's stream
     size_t bytes = 0;                                        // that this attempt has sent so far
@@ -137,7 +137,7 @@ class RequestFlow {
   const Attempt& attempt() const { return attempt_; }
   int attempts() const { return attempts_; }  // all of them; 0: nothing was sent
   // The attempt (from 1) whose answer says that the request is too long for the longest context asked so far;
-  // it is kept for kPassOnLongest. 0: none.
+  // it is kept for kForwardLongest. 0: none.
   int longest_refusal() const { return longest_.attempt; }
   // The candidate of the attempt, or of the answer that is passed on; null: nothing was sent.
   const Candidate* chosen() const { return attempts_ == 0 ? nullptr : &attempt_.candidate; }
@@ -170,7 +170,7 @@ class RequestFlow {
   };
   LengthRefusal longest_;
   int length_refusals_ = 0;  // see FailoverState
-  uint64_t refused_ = 0;     // bits, of tried_: who refused what another may take (refused_alone())
+  uint64_t refused_ = 0;     // bits, of tried_: who refused what another may take (node_specific_rejection())
 };
 
 // A request asks admission for the tokens that its first candidate will have to compute, as far as is known.

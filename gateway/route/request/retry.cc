@@ -35,7 +35,7 @@ bool retryable_status(int http_status) {
   return http_status >= 500 && http_status <= 599 && !same_elsewhere;
 }
 
-bool refused_alone(const Failure& failure) {
+bool node_specific_rejection(const Failure& failure) {
   if (failure.kind != FailureKind::kStatus || !failure.foreign) return false;
   if (failure.answered_whole) return true;
   constexpr std::array<int, 12> kAlone{401, 402, 403, 404, 405, 407, 408, 410, 421, 425, 501, 504};
@@ -71,7 +71,7 @@ bool node_failed(const Failure& failure) {
   return false;
 }
 
-bool node_ill(const Failure& failure) {
+bool affects_health(const Failure& failure) {
   const bool busy = failure.kind == FailureKind::kStatus && failure.http_status == 503;
   return node_failed(failure) && !busy;
 }
@@ -80,25 +80,25 @@ bool may_have_begun(const Failure& failure) {
   if (failure.kind == FailureKind::kConnect || failure.kind == FailureKind::kLocal) return false;
   const bool waited = failure.answered_whole || failure.http_status == 504;
   const bool was_full = failure.kind == FailureKind::kStatus && failure.http_status == 429;
-  return !was_full && (!refused_alone(failure) || waited) && !refused_for_length(failure);
+  return !was_full && (!node_specific_rejection(failure) || waited) && !refused_for_length(failure);
 }
 
 RetryAction decide_retry(const Failure& failure, const AttemptState& state, RetryBudget& budget,
                          TimePoint now) {
   const RetryOptions& options = budget.options();
-  if (state.first_byte_sent && !state.resumable) return RetryAction::kPassOn;
-  if (failure.kind == FailureKind::kDeadline) return RetryAction::kPassOn;
+  if (state.first_byte_sent && !state.resumable) return RetryAction::kForward;
+  if (failure.kind == FailureKind::kDeadline) return RetryAction::kForward;
   // Another node would need the same of this gateway, and has done nothing to deserve its failures.
-  if (failure.kind == FailureKind::kLocal) return RetryAction::kPassOn;
+  if (failure.kind == FailureKind::kLocal) return RetryAction::kForward;
   if (failure.kind == FailureKind::kStatus && !retryable_status(failure.http_status) &&
-      !refused_alone(failure) && !refused_for_length(failure))
-    return RetryAction::kPassOn;
-  if (state.candidates_left <= 0 || state.attempts >= options.attempts_max) return RetryAction::kPassOn;
-  if (state.remaining < options.remaining_min) return RetryAction::kPassOn;
+      !node_specific_rejection(failure) && !refused_for_length(failure))
+    return RetryAction::kForward;
+  if (state.candidates_left <= 0 || state.attempts >= options.attempts_max) return RetryAction::kForward;
+  if (state.remaining < options.remaining_min) return RetryAction::kForward;
   const bool begun = may_have_begun(failure);
-  if (begun && !state.first_byte_sent && !state.resend) return RetryAction::kPassOn;
+  if (begun && !state.first_byte_sent && !state.resend) return RetryAction::kForward;
   // A refused connection and a 429 cost the fleet nothing: they need no budget.
-  return !begun || budget.spend(now) ? RetryAction::kNextCandidate : RetryAction::kPassOn;
+  return !begun || budget.spend(now) ? RetryAction::kNextCandidate : RetryAction::kForward;
 }
 
 }  // namespace troupe::route

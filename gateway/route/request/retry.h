@@ -38,7 +38,7 @@ struct Failure {
   bool answered_whole = false;  // a good answer (2xx), but whole, where a stream was asked for
 };
 
-// What has been done for this request so far.
+// Attempts made for this request so far.
 struct AttemptState {
   int attempts = 1;  // made, this failed one included
   int candidates_left = 0;
@@ -50,7 +50,8 @@ struct AttemptState {
 
 enum class RetryAction : uint8_t {
   kNextCandidate,
-  kPassOn,  // the answer we have is the answer: send it on (an HTTP status), or make the error of the failure
+  kForward,  // the answer we have is the answer: send it on (an HTTP status), or make the error of the
+             // failure
 };
 
 struct RetryOptions {
@@ -73,7 +74,7 @@ class RetryBudget {
   bool spend(TimePoint now);
   const RetryOptions& options() const { return options_; }
   uint64_t refused() const { return refused_; }  // by spend()
-  // What is saved up stays, as far as it may be now.
+  // Saved retries stay, up to the new maximum.
   void change(const RetryOptions& options) {
     options_ = options;
     tokens_ = std::min(tokens_, options.budget_max);
@@ -106,7 +107,7 @@ bool retryable_status(int http_status);
 //                          so the retry has its price (may_have_begun())
 //
 // Ours answer so to what none of them takes, and 504 when the request's time is over.
-bool refused_alone(const Failure& failure);
+bool node_specific_rejection(const Failure& failure);
 
 // A status that says that a server does not know the request's path, among other things.
 bool lacks_path(int http_status);
@@ -119,9 +120,9 @@ bool refused_for_length(const Failure& failure);
 // The node is to blame, and not for being full: its sets may have to go elsewhere.
 bool node_failed(const Failure& failure);
 
-// What its health is to know. A 503 of a node that passes its probes is load like a 429, and to send it less
+// The node's health counts it. A 503 of a node that passes its probes is load like a 429, and to send it less
 // would move its load to others that have as much.
-bool node_ill(const Failure& failure);
+bool affects_health(const Failure& failure);
 
 // The node may have begun to work on the request.
 bool may_have_begun(const Failure& failure);

@@ -7,8 +7,8 @@ namespace troupe::route {
 // Soon enough to leave a dead one, and seldom enough to cost nothing.
 constexpr Duration kForeignLook = std::chrono::seconds(1);
 
-Duration patience(const StallOptions& options, bool ours) {
-  if (ours) return options.silence_max;
+Duration silence_timeout(const StallOptions& options, bool is_troupe_worker) {
+  if (is_troupe_worker) return options.silence_max;
   Duration look = kForeignLook;
   for (const Duration bound : {options.foreign_silence_max, options.foreign_stall_max})
     if (bound > Duration::zero()) look = std::min(look, bound);
@@ -24,33 +24,34 @@ Duration patience(const StallOptions& options, bool ours) {
 // its client is told before the request's time is over.
 StallVerdict check_stall(const StallCheck& check, const ForeignSilence& silence) {
   StallVerdict verdict;
-  const NodeStanding& node = check.node;
-  if (node.ours) {
+  const NodeStatus& node = check.node;
+  if (node.is_troupe_worker) {
     verdict.hangs = node.dead;
     if (check.heartbeats_asked && check.heartbeats_seen) {
       verdict.hangs = verdict.blamed = true;
     } else if (check.heartbeats_asked && node.heartbeats) {
       verdict.hangs = node.dead || node.suspect;
-      verdict.ask_after = true;
+      verdict.probe_now = true;
     }
     return verdict;
   }
-  verdict.ask_after = silence.heeded || silence.stalled;
-  verdict.hangs = node.dead || silence.stalled || (silence.heeded && node.suspect);
+  verdict.probe_now = silence.over_silence_max || silence.stalled;
+  verdict.hangs = node.dead || silence.stalled || (silence.over_silence_max && node.suspect);
   verdict.blamed = silence.stalled;
   verdict.hopeless = node.dead || silence.stalled;
   return verdict;
 }
 
 StallVerdict StallWatch::silent(const StallOptions& options, const StallCheck& check, size_t bytes) {
-  if (check.node.ours) return check_stall(check, {});
+  if (check.node.is_troupe_worker) return check_stall(check, {});
   if (bytes != bytes_) silent_ = Duration::zero();
   bytes_ = bytes;
-  silent_ += patience(options, false);
+  silent_ += silence_timeout(options, false);
   ForeignSilence silence;
   silence.stalled =
       check.began && options.foreign_stall_max > Duration::zero() && silent_ >= options.foreign_stall_max;
-  silence.heeded = options.foreign_silence_max > Duration::zero() && silent_ >= options.foreign_silence_max;
+  silence.over_silence_max =
+      options.foreign_silence_max > Duration::zero() && silent_ >= options.foreign_silence_max;
   return check_stall(check, silence);
 }
 

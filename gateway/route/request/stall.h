@@ -24,32 +24,32 @@ struct StallOptions {
 };
 
 // After so long without a byte an attempt is judged, and again as long after that.
-Duration patience(const StallOptions& options, bool ours);
+Duration silence_timeout(const StallOptions& options, bool is_troupe_worker);
 
 // A node as its probes and other streams have it.
-struct NodeStanding {
-  bool ours = false;        // it can resume, and sends heartbeats where asked
-  bool heartbeats = false;  // some stream of it has brought heartbeats
+struct NodeStatus {
+  bool is_troupe_worker = false;  // it can resume, and sends heartbeats where asked
+  bool heartbeats = false;        // some stream of it has brought heartbeats
   bool suspect = false, dead = false;
 };
 
 struct StallCheck {
-  NodeStanding node;
+  NodeStatus node;
   bool heartbeats_asked = false;  // for this stream,
   bool heartbeats_seen = false;   // and they have come
   bool began = false;             // the attempt has sent some of its answer
 };
 
 struct StallVerdict {
-  bool hangs = false;      // to be given up for another node
-  bool blamed = false;     // HealthEvent::kSilent
-  bool ask_after = false;  // probe it now
-  bool hopeless = false;   // to be given up though there is no other
+  bool hangs = false;   // to be given up for another node
+  bool blamed = false;  // HealthEvent::kSilent
+  bool probe_now = false;
+  bool hopeless = false;  // to be given up though there is no other
 };
 
 // A worker of another kind has sent nothing for StallOptions' bounds:
 struct ForeignSilence {
-  bool heeded = false;  // foreign_silence_max
+  bool over_silence_max = false;  // foreign_silence_max
   bool stalled =
       false;  // it has begun its answer, and foreign_stall_max, longer than any two tokens are apart
 };
@@ -58,7 +58,8 @@ StallVerdict check_stall(const StallCheck& check, const ForeignSilence& silence)
 // One attempt's. Adds up how long nothing has come.
 class StallWatch {
  public:
-  // Nothing has come for patience() since the last byte or the last call. `bytes`: of the attempt so far.
+  // Nothing has come for silence_timeout() since the last byte or the last call. `bytes`: of the attempt so
+  // far.
   StallVerdict silent(const StallOptions& options, const StallCheck& check, size_t bytes);
 
  private:

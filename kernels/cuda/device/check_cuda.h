@@ -1,5 +1,7 @@
 #pragma once
 
+// The one way to handle CUDA's errors in ops. Thread-safe.
+
 #include <cuda_runtime.h>
 
 #include <string>

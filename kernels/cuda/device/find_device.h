@@ -1,5 +1,7 @@
 #pragma once
 
+// The device that the backend computes on. Thread-safe; errors are Statuses, for a machine may have none.
+
 #include <string>
 
 #include "common/core/status.h"

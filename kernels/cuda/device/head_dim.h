@@ -1,5 +1,7 @@
 #pragma once
 
+// The bound of head dims and its check, at an op's host boundary: a larger one ends the process.
+
 #include <string>
 
 #include "kernels/check.h"

@@ -1,5 +1,8 @@
 #pragma once
 
+// Reads device memory and nothing else. Queued on the stream: `memory` and `sum`, on the device, live until
+// it is done. A CUDA error ends the process (check_cuda.h).
+
 #include <cstddef>
 #include <cstdint>
 

@@ -1,5 +1,8 @@
 #pragma once
 
+// Rows of sample() translated to what the device reads; pure host code, tested without a GPU. Trivially
+// copyable: sent as bytes.
+
 #include <cstdint>
 #include <span>
 #include <vector>

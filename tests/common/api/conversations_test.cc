@@ -88,10 +88,10 @@ TEST(ApiConversations, RefusesInvalidConversationsNamingTheField) {
 }
 
 TEST(ApiConversations, ReadsTheSessionFromThePath) {
-  EXPECT_EQ(tail_session_of("/v1/conversations/abc"), "abc");
+  EXPECT_EQ(conversation_session_of("/v1/conversations/abc"), "abc");
   for (const char* other :
        {"/v1/conversations", "/v1/conversations/", "/v1/conversationsabc", "/v1/models/abc", ""}) {
-    EXPECT_EQ(tail_session_of(other), "") << other;
+    EXPECT_EQ(conversation_session_of(other), "") << other;
   }
 }
 

@@ -8,9 +8,9 @@ namespace troupe::api_residency_test {
 
 using Kind = ResidencyEvent::Kind;
 
-const ResidencyItem kSet = {ResidencyItem::Kind::kSet, hash_bytes("Newton"), 1488};
-const ResidencyItem kSession = {ResidencyItem::Kind::kSession, hash_bytes("someone"), 1600};
-const ResidencyItem kPinned = {ResidencyItem::Kind::kSet, hash_bytes("Song Jiang"), 2048, true};
+const ResidencyItem kSet = {HolderKind::kSet, hash_bytes("Newton"), 1488};
+const ResidencyItem kSession = {HolderKind::kSession, hash_bytes("someone"), 1600};
+const ResidencyItem kPinned = {HolderKind::kSet, hash_bytes("Song Jiang"), 2048, true};
 
 ApiResult<ResidencyEvent> round_trip(Kind kind, const std::vector<ResidencyItem>& items) {
   std::string bytes;

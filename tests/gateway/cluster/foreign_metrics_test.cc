@@ -91,7 +91,7 @@ TEST(ForeignMetrics, AreTheLoadThatRoutes) {
   });
   TestGateway gateway(loop, {busy.endpoint(), idle.endpoint()});
   EXPECT_EQ(loop.call([&] { return gateway.gateway->router().loads().at(0).others_requests; }), 60);
-  EXPECT_FALSE(loop.call([&] { return gateway.gateway->fleet().ours(0); }));
+  EXPECT_FALSE(loop.call([&] { return gateway.gateway->fleet().is_troupe_worker(0); }));
   for (int i = 0; i < 6; ++i) {
     const Answer answer = gateway.ask(chat_body("Persona " + std::to_string(i), "x"));
     EXPECT_EQ(answer.route("node"), idle.id());

@@ -374,15 +374,15 @@ TEST_F(GossipTest, GatewaysExchangeLoadsWhenWorkersReportNone) {
 
 TEST_F(GossipTest, GatewayWithOtherStrictSetsIsShown) {
   const auto one = start(first_, {});
-  route::GatewayNews news;
-  news.strict_sets = 8;
+  route::GatewayAnnouncement announcement;
+  announcement.strict_sets = 8;
   const std::string sender = std::string(32, 'a');
   EXPECT_EQ(one->metric("troupe_gateway_gossip_other_sets"), 0);
-  EXPECT_EQ(
-      one->admin_send("POST", "/admin/gossip", framed({"TPG1", "TPL1", route::encode_news(news), "", ""}),
-                      "x-troupe-gateway: " + sender + "\r\n")
-          .status,
-      200);
+  EXPECT_EQ(one->admin_send("POST", "/admin/gossip",
+                            framed({"TPG1", "TPL1", route::encode_announcement(announcement), "", ""}),
+                            "x-troupe-gateway: " + sender + "\r\n")
+                .status,
+            200);
   EXPECT_EQ(one->metric("troupe_gateway_gossip_other_sets"), 1);
   const auto table = parse_json(one->admin("/admin/table").body);
   ASSERT_TRUE(table.ok());
@@ -398,8 +398,8 @@ TEST_F(GossipTest, MalformedMessagesAreRefused) {
   const auto send = [&](const std::string& body, const std::string& headers) {
     return one->admin_send("POST", "/admin/gossip", body, headers).status;
   };
-  const std::string news = route::encode_news({});
-  const std::string empty_message = framed({"TPG1", "TPL1", news, "", ""});
+  const std::string announcement = route::encode_announcement({});
+  const std::string empty_message = framed({"TPG1", "TPL1", announcement, "", ""});
   EXPECT_EQ(send(empty_message, sender), 200);
   EXPECT_EQ(send(empty_message, ""), 400);
   EXPECT_EQ(send(empty_message, "x-troupe-gateway: somebody\r\n"), 400);
@@ -408,13 +408,14 @@ TEST_F(GossipTest, MalformedMessagesAreRefused) {
   EXPECT_EQ(send(empty_message + "x", sender), 400);
   for (size_t cut = 0; cut < empty_message.size(); cut += 5)
     EXPECT_EQ(send(empty_message.substr(0, cut), sender), 400) << cut;
-  EXPECT_EQ(send(framed({"TPG1x", "TPL1", news, "", ""}), sender), 400);
-  EXPECT_EQ(send(framed({"TPG1", "TPL1x", news, "", ""}), sender), 400);
-  EXPECT_EQ(send(framed({"TPG1", "TPL1", news + "x", "", ""}), sender), 400);
-  EXPECT_EQ(send(framed({"TPG1", "TPL1", news, "TPT1", ""}), sender), 400);
-  EXPECT_EQ(send(framed({"TPG1", "TPL1", news, "", "TPT1"}), sender), 400);
-  const Answer refused = one->admin_send(
-      "POST", "/admin/gossip", framed({"TPG1", "TPL1", news, "TPT1" + std::string(60, '\0'), ""}), sender);
+  EXPECT_EQ(send(framed({"TPG1x", "TPL1", announcement, "", ""}), sender), 400);
+  EXPECT_EQ(send(framed({"TPG1", "TPL1x", announcement, "", ""}), sender), 400);
+  EXPECT_EQ(send(framed({"TPG1", "TPL1", announcement + "x", "", ""}), sender), 400);
+  EXPECT_EQ(send(framed({"TPG1", "TPL1", announcement, "TPT1", ""}), sender), 400);
+  EXPECT_EQ(send(framed({"TPG1", "TPL1", announcement, "", "TPT1"}), sender), 400);
+  const Answer refused =
+      one->admin_send("POST", "/admin/gossip",
+                      framed({"TPG1", "TPL1", announcement, "TPT1" + std::string(60, '\0'), ""}), sender);
   EXPECT_EQ(refused.status, 400);
   EXPECT_NE(refused.body.find("table.epoch"), std::string::npos) << refused.body;
   EXPECT_EQ(one->admin("/admin/gossip").status, 405);
@@ -433,7 +434,7 @@ TEST_F(GossipTest, OnlySealedMessagesAreAccepted) {
   EXPECT_EQ(one->metric("troupe_gateway_gossip_refused_total"), 0);
 
   const std::string name(32, 'a'), sender = "x-troupe-gateway: " + name + "\r\n";
-  const std::string message = framed({"TPG1", "TPL1", route::encode_news({}), "", ""});
+  const std::string message = framed({"TPG1", "TPL1", route::encode_announcement({}), "", ""});
   const auto send = [&](const std::string& stamp, const std::string& seal) {
     const std::string header = seal.empty() ? "" : "x-troupe-gossip-seal: " + seal + "\r\n";
     return one->admin_send("POST", "/admin/gossip", message,
@@ -518,7 +519,7 @@ TEST(GossipFreshness, ForgottenSendersMustAskAgain) {
 
 Task<void> claim_to_be_a_gateway(Exchange& exchange) {
   const HeaderList headers;
-  std::string body = std::string(32, 'c') + route::encode_news({});
+  std::string body = std::string(32, 'c') + route::encode_announcement({});
   co_await exchange.respond(200, headers, std::move(body));
 }
 

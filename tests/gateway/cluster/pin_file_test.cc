@@ -29,8 +29,8 @@ class Life {
     loop_.call([&] {
       fleet_ = std::make_unique<Fleet>(FleetOptions{},
                                        Fleet::Parts{loop_.executor(), router_, metrics_, clock_, log_});
-      pins = std::make_unique<PinKeeper>(
-          options, PinKeeper::Parts{loop_.executor(), *fleet_, router_, metrics_, clock_, log_});
+      pins = std::make_unique<PinReconciler>(
+          options, PinReconciler::Parts{loop_.executor(), *fleet_, router_, metrics_, clock_, log_});
       file_ = std::make_unique<PinFile>(path, PinFile::Parts{loop_.executor(), *pins, clock_, log_});
       loaded = file_->load();
     });
@@ -43,7 +43,7 @@ class Life {
     });
   }
 
-  std::unique_ptr<PinKeeper> pins;
+  std::unique_ptr<PinReconciler> pins;
   Status loaded;
 
  private:
@@ -83,13 +83,13 @@ TEST_F(PinFileTest, PinsAreThereInTheNextLife) {
   lasting.expires = over.expires = true;
   lasting.until = now() + 1h;
   over.until = now() + 10ms;
-  taken.taken_up = true;
+  taken.imported = true;
   {
     Life first(loop_, path_);
     ASSERT_TRUE(first.loaded.ok()) << first.loaded;
     for (const route::Pin& pin : {lasting, over, taken, pin_of("endless"), pin_of("removed")})
-      first.pins->book().put(pin);
-    first.pins->book().erase(pin_of("removed").id);
+      first.pins->registry().put(pin);
+    first.pins->registry().erase(pin_of("removed").id);
     std::this_thread::sleep_for(20ms);
   }
   struct stat info {};
@@ -97,34 +97,35 @@ TEST_F(PinFileTest, PinsAreThereInTheNextLife) {
   EXPECT_EQ(info.st_mode & 0777, 0600u);
   Life next(loop_, path_);
   ASSERT_TRUE(next.loaded.ok()) << next.loaded;
-  EXPECT_EQ(next.pins->book().size(), 2u);
-  const route::Pin* read = next.pins->book().find(lasting.id);
+  EXPECT_EQ(next.pins->registry().size(), 2u);
+  const route::Pin* read = next.pins->registry().find(lasting.id);
   ASSERT_NE(read, nullptr);
   EXPECT_EQ(read->body, lasting.body);
   EXPECT_EQ(read->owner, lasting.owner);
   EXPECT_EQ(read->key.set, lasting.key.set);
   EXPECT_NEAR(std::chrono::duration<double>(read->until - lasting.until).count(), 0, 5);
   ASSERT_EQ(read->claims.size(), 1u);
-  EXPECT_NE(next.pins->book().find(pin_of("endless").id), nullptr);
+  EXPECT_NE(next.pins->registry().find(pin_of("endless").id), nullptr);
 }
 
 TEST_F(PinFileTest, NoMoreIsReadThanThereIsRoomFor) {
   {
     Life first(loop_, path_);
-    for (int i = 0; i < 20; ++i) first.pins->book().put(pin_of(std::to_string(i) + std::string(1000, 'x')));
+    for (int i = 0; i < 20; ++i)
+      first.pins->registry().put(pin_of(std::to_string(i) + std::string(1000, 'x')));
   }
   route::PinOptions less;
   less.text_bytes = 5'000;
   Life next(loop_, path_, less);
   ASSERT_TRUE(next.loaded.ok()) << next.loaded;
-  EXPECT_EQ(next.pins->book().size(), 4u);
-  EXPECT_LE(next.pins->book().text_bytes(), less.text_bytes);
+  EXPECT_EQ(next.pins->registry().size(), 4u);
+  EXPECT_LE(next.pins->registry().text_bytes(), less.text_bytes);
 }
 
 TEST_F(PinFileTest, FileThatIsBrokenIsNamedAndLeftAsItIs) {
   {
     Life first(loop_, path_);
-    first.pins->book().put(pin_of("one"));
+    first.pins->registry().put(pin_of("one"));
   }
   const std::string good = content_of(path_);
   const std::string head = good.substr(0, good.find('\n') + 1);
@@ -141,7 +142,7 @@ TEST_F(PinFileTest, FileThatIsBrokenIsNamedAndLeftAsItIs) {
       EXPECT_FALSE(next.loaded.ok()) << text;
       EXPECT_THAT(std::string(next.loaded.message()), testing::HasSubstr("pins.file: " + path_));
       EXPECT_THAT(std::string(next.loaded.message()), testing::HasSubstr(why));
-      next.pins->book().put(pin_of("other"));
+      next.pins->registry().put(pin_of("other"));
     }
     EXPECT_EQ(content_of(path_), text) << "what is not understood was overwritten";
   }
@@ -174,8 +175,9 @@ class Restarts : public PinFileTest {
     config.pins.file = path_;
     auto gateway =
         std::make_unique<TestGateway>(loop_, std::vector<Upstream>{a_.endpoint(), b_.endpoint()}, config);
-    EXPECT_TRUE(loop_.eventually(
-        [&] { return gateway->gateway->fleet().ours(0) && gateway->gateway->fleet().ours(1); }));
+    EXPECT_TRUE(loop_.eventually([&] {
+      return gateway->gateway->fleet().is_troupe_worker(0) && gateway->gateway->fleet().is_troupe_worker(1);
+    }));
     return gateway;
   }
   size_t asked(StubWorker& stub) {

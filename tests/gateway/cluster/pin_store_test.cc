@@ -17,8 +17,8 @@ struct Side {
     loop.call([&] {
       const Fleet::Parts fleet_parts{loop.executor(), router, metrics, clock, log};
       fleet = std::make_unique<Fleet>(FleetOptions{}, fleet_parts);
-      const PinKeeper::Parts keeper{loop.executor(), *fleet, router, metrics, clock, log};
-      pins = std::make_unique<PinKeeper>(route::PinOptions{}, keeper);
+      const PinReconciler::Parts reconciler{loop.executor(), *fleet, router, metrics, clock, log};
+      pins = std::make_unique<PinReconciler>(route::PinOptions{}, reconciler);
       const PinStore::Parts parts{loop.executor(), *pins, metrics, clock, log, name};
       EtcdOptions etcd;
       etcd.members = members;
@@ -50,7 +50,7 @@ struct Side {
   Logger log{LogLevel::kError, -1};
   route::Router router;
   std::unique_ptr<Fleet> fleet;
-  std::unique_ptr<PinKeeper> pins;
+  std::unique_ptr<PinReconciler> pins;
   std::unique_ptr<PinStore> store;
   std::unique_ptr<TaskGroup> tasks;
 };
@@ -81,16 +81,16 @@ class PinStoreTest : public ::testing::Test {
   static Hash128 id() { return pin_of("one", 0).id; }
   static std::string key() { return "/troupe/v1/pins/" + prefix_id(id()); }
   void put(Side& side, route::Pin pin) {
-    loop_.call([&] { side.pins->book().put(std::move(pin)); });
+    loop_.call([&] { side.pins->registry().put(std::move(pin)); });
   }
   void erase(Side& side) {
-    loop_.call([&] { side.pins->book().erase(id()); });
+    loop_.call([&] { side.pins->registry().erase(id()); });
   }
   bool holds(Side& side, size_t pins) {
-    return loop_.eventually([&] { return side.pins->book().size() == pins; });
+    return loop_.eventually([&] { return side.pins->registry().size() == pins; });
   }
   int64_t tokens(Side& side) {
-    const route::Pin* pin = side.pins->book().find(id());
+    const route::Pin* pin = side.pins->registry().find(id());
     return pin == nullptr ? kNone : pin->tokens;
   }
   int64_t stored() {
@@ -140,7 +140,7 @@ TEST_F(PinStoreTest, APlaceDoesNotBringBackWhatTheOtherRemoved) {
   with_etcd([](ScriptedEtcd& etcd) { etcd.watch_lags = true; });
   erase(b_);
   ASSERT_TRUE(loop_.eventually([&] { return stored() == kNone; }));
-  loop_.call([&] { a_.pins->book().unplace(hash_bytes("one")); });
+  loop_.call([&] { a_.pins->registry().unplace(hash_bytes("one")); });
   EXPECT_TRUE(loop_.eventually([&] { return tokens(a_) == kNone; })) << "the store told it";
   with_etcd([](ScriptedEtcd& etcd) { etcd.watch_lags = false; });
   EXPECT_TRUE(agree_on(kNone));
@@ -155,9 +155,9 @@ TEST_F(PinStoreTest, OneThatEndsHereIsNotRemovedWhereTheOtherRenewedIt) {
     etcd.watch_lags = true;
     etcd.away = true;
   });
-  loop_.call([&] { a_.pins->book().unplace(hash_bytes("one")); });
+  loop_.call([&] { a_.pins->registry().unplace(hash_bytes("one")); });
   std::this_thread::sleep_for(200ms);
-  loop_.call([&] { a_.pins->book().expire(now()); });
+  loop_.call([&] { a_.pins->registry().expire(now()); });
   EXPECT_EQ(loop_.call([&] { return tokens(a_); }), kNone);
   with_etcd([](ScriptedEtcd& etcd) { etcd.away = false; });
   put(b_, pin_of("one", 8, 1h));

@@ -107,7 +107,7 @@ Task<void> answer_conversations(Ahead& ahead, Exchange& exchange) {
     co_await exchange.respond(200, headers, conversation_made_json(500, 100));
     co_return;
   }
-  const std::string_view session = tail_session_of(request.path);
+  const std::string_view session = conversation_session_of(request.path);
   if (session.empty()) {
     co_await exchange.respond(200, headers, conversation_list_json(ahead.tails));
     co_return;

@@ -23,7 +23,7 @@ Hash128 set_of(const std::string& body) {
 }
 
 ResidencyItem holds(Hash128 set, int64_t tokens) {
-  return {ResidencyItem::Kind::kSet, set, tokens};
+  return {HolderKind::kSet, set, tokens};
 }
 
 std::string event(Kind kind, const std::string& epoch, uint64_t seq,

@@ -517,7 +517,7 @@ TEST(UpstreamKinds, ChangeWhileAWorkerLives) {
   });
   Upstream upstream(stub.endpoint());
   TestGateway gateway(loop, {upstream});
-  const auto is_ours = [&] { return gateway.gateway->fleet().ours(0); };
+  const auto is_ours = [&] { return gateway.gateway->fleet().is_troupe_worker(0); };
   const auto becomes = [&](UpstreamKind kind) {
     FleetOptions changed;
     upstream.kind = kind;
@@ -527,7 +527,7 @@ TEST(UpstreamKinds, ChangeWhileAWorkerLives) {
   ASSERT_TRUE(loop.eventually(is_ours));
   becomes(UpstreamKind::kOpenai);
   EXPECT_FALSE(loop.call(is_ours));
-  EXPECT_FALSE(loop.call([&] { return gateway.gateway->router().view().node(0).ours; }));
+  EXPECT_FALSE(loop.call([&] { return gateway.gateway->router().view().node(0).is_troupe_worker; }));
   const int probes = loop.call([&] { return stub.probes; });
   becomes(UpstreamKind::kTroupe);
   EXPECT_TRUE(loop.eventually(is_ours));

@@ -151,7 +151,7 @@ void World::check_residency(size_t gateway) {
 std::string World::differs(const FaultGateway& gateway, NodeIndex node) const {
   const ExactResidency& exact = *const_cast<FaultGateway&>(gateway).router().known().exact;
   std::map<Hash128, FaultWorker::Item> said;
-  exact.index.for_each_of(node, [&said](const Hash128& key, Held kind, int64_t tokens) {
+  exact.index.for_each_of(node, [&said](const Hash128& key, HolderKind kind, int64_t tokens) {
     said[key] = {kind, tokens};
   });
   const FaultWorker& worker = workers_[node];

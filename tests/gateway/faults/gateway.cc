@@ -84,8 +84,8 @@ void FaultGateway::publish() {
     nodes[i].failing = health_[i].failing();
   }
   const auto view = std::make_shared<ClusterView>(++view_epoch_, std::move(nodes));
-  router_->adopt(view);
-  twin_->adopt(view);
+  router_->update_cluster(view);
+  twin_->update_cluster(view);
   check_table();
   check_counts();
 }
@@ -109,7 +109,7 @@ bool FaultGateway::try_next(Ticket& ticket, TimePoint now) {
   if (ticket.tried == order.size() && !extend(ticket, now)) return false;
   const Candidate& candidate = order[ticket.tried++];
   breach_if(!may_be_asked(candidate.node), name_of(candidate.node) + " is asked, and known not to answer");
-  ticket.sent = router_->sent(ticket.key, ticket.model, candidate, now);
+  ticket.sent = router_->on_sent(ticket.key, ticket.model, candidate, now);
   open_[candidate.node] += 1;
   check_counts();
   return true;
@@ -144,8 +144,8 @@ void FaultGateway::first_byte(Ticket& ticket, TimePoint now) {
 void FaultGateway::finish(Ticket& ticket, const std::optional<AnswerCounts>& counts, TimePoint now) {
   if (ticket.gateway_life != lives_) return;
   const NodeIndex node = ticket.sent.node;
-  const bool counted = ticket.sent.life == router_->loads().at(node).life;
-  router_->finished(ticket.key, ticket.sent, counts, now);
+  const bool counted = ticket.sent.incarnation == router_->loads().at(node).incarnation;
+  router_->on_finished(ticket.key, ticket.sent, counts, now);
   if (counted) open_[node] -= 1;
   check_counts();
 }
@@ -183,7 +183,7 @@ void FaultGateway::plan(TimePoint now, const SetLoads& loads) {
 FaultGateway::Letter FaultGateway::write_to(GossipRounds::Peer peer, TimePoint now) {
   const GossipMessage message = rounds_->begin(peer, now);
   return {encode_placements(message.placements, router_->view()),
-          encode_ledger(message.ledger, router_->view()), message.news, std::string(message.table),
+          encode_ledger(message.ledger, router_->view()), message.announcement, std::string(message.table),
           std::string(message.sample)};
 }
 
@@ -197,34 +197,35 @@ void FaultGateway::receive(const Letter& letter, TimePoint now) {
   GossipMessage message;
   message.placements = *placements;
   message.ledger = *ledger;
-  message.news = letter.news;
+  message.announcement = letter.announcement;
   message.table = letter.table;
   message.sample = letter.sample;
   if (!letter.sample.empty()) {
     auto loads = decode_set_loads(letter.sample);
     breach_if(!loads.ok(), "a sample of loads is not read");
-    if (loads.ok()) others_.observe(letter.news.name, *std::move(loads), now);
+    if (loads.ok()) others_.observe(letter.announcement.name, *std::move(loads), now);
   }
-  hear(letter.news, letter.table, now, [&] {
+  hear(letter.announcement, letter.table, now, [&] {
     const auto notes = rounds_->receive(message, now);
     breach_if(!notes.ok(), "a message is not read: " + std::string(notes.status().message()));
   });
 }
 
-void FaultGateway::answered(GossipRounds::Peer peer, const GatewayNews& by, TimePoint now) {
+void FaultGateway::answered(GossipRounds::Peer peer, const GatewayAnnouncement& by, TimePoint now) {
   hear(by, "", now,
        [&] { breach_if(rounds_->answered(peer, by, now).is_self, "another gateway is taken for itself"); });
 }
 
 template <typename Take>
-void FaultGateway::hear(const GatewayNews& news, const std::string& table, TimePoint now, Take take) {
+void FaultGateway::hear(const GatewayAnnouncement& announcement, const std::string& table, TimePoint now,
+                        Take take) {
   const TableVersion before = router_->planning().version();
   take();
   if (!table.empty()) {  // (in the order of GossipRounds::receive())
     const Status adopted = twin_->planning().adopt_table(table);
     breach_if(!adopted.ok(), "a table is not read: " + std::string(adopted.message()));
   }
-  twin_->planning().observe(news, now);
+  twin_->planning().observe(announcement, now);
   if (!table.empty()) check_table();
   breach_if(router_->planning().version() < before, "an older table takes the place of the one that counts");
 }

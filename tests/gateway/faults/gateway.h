@@ -41,7 +41,7 @@ class FaultGateway {
     std::string model;
     Decision decision;
     size_t tried = 0;
-    Sent sent;
+    InFlight sent;
     NodeIndex node() const { return sent.node; }
   };
   // False where nobody can be asked.
@@ -60,14 +60,14 @@ class FaultGateway {
   // A message of gossip on its way, placements and ledger as they travel.
   struct Letter {
     std::string placements, ledger;
-    GatewayNews news;
+    GatewayAnnouncement announcement;
     std::string table, sample;
   };
   GossipRounds& rounds() { return *rounds_; }
   Letter write_to(GossipRounds::Peer peer, TimePoint now);
   void receive(const Letter& letter, TimePoint now);
   // An answer to a letter.
-  void answered(GossipRounds::Peer peer, const GatewayNews& by, TimePoint now);
+  void answered(GossipRounds::Peer peer, const GatewayAnnouncement& by, TimePoint now);
 
   Router& router() { return *router_; }
   const NodeHealth& health(NodeIndex node) const { return health_[node]; }
@@ -82,9 +82,9 @@ class FaultGateway {
  private:
   static std::string text_of(const SetTable& table);
   void begin_life(uint64_t seed, TimePoint now);
-  // Does what another gateway's news or table call for, and checks the table that counts afterwards.
+  // Does what another gateway's announcement or table call for, and checks the table that counts afterwards.
   template <typename Take>
-  void hear(const GatewayNews& news, const std::string& table, TimePoint now, Take take);
+  void hear(const GatewayAnnouncement& announcement, const std::string& table, TimePoint now, Take take);
   void publish();
   void check_kv(const SetLoads& loads);
   bool extend(Ticket& ticket, TimePoint now);

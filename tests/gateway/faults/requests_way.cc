@@ -72,8 +72,8 @@ void RequestsWorld::send(const Shared& request) {
     breach("a request is tried too often");
   request->tries += 1;
   Worker& worker = workers_[node];
-  request->ours = worker.ours;
-  request->asks_ids = request->stream && worker.ours;
+  request->is_troupe_worker = worker.is_troupe_worker;
+  request->asks_ids = request->stream && worker.is_troupe_worker;
   request->held.clear();
   request->resume_body.clear();
   if (request->asks_ids) {
@@ -88,7 +88,7 @@ void RequestsWorld::send(const Shared& request) {
 }
 
 void RequestsWorld::watch_silence(const Shared& request, uint64_t number) {
-  const Duration most = patience(stall_, request->ours);
+  const Duration most = silence_timeout(stall_, request->is_troupe_worker);
   after(request->heard_at + most - now_, [this, request, number, most] {
     if (request->ended || request->tries != number) return;
     if (now_ < request->heard_at + most) return watch_silence(request, number);
@@ -103,9 +103,9 @@ void RequestsWorld::watch_silence(const Shared& request, uint64_t number) {
   });
 }
 
-NodeStanding RequestsWorld::standing(NodeIndex node) const {
+NodeStatus RequestsWorld::node_status(NodeIndex node) const {
   const Worker& worker = workers_[node];
-  return {.ours = worker.ours,
+  return {.is_troupe_worker = worker.is_troupe_worker,
           .heartbeats = worker.heartbeats,
           .suspect = worker.health.state() == NodeState::kSuspect,
           .dead = worker.health.state() == NodeState::kDead};
@@ -115,7 +115,7 @@ AnswerProgress RequestsWorld::progress(const Flight& request) const {
   AnswerProgress progress;
   progress.started = request.head_sent;
   progress.resumable = request.tap && request.tap->resumable();
-  progress.tokens = request.tap ? static_cast<int64_t>(request.tap->ids_told()) : 0;
+  progress.tokens = request.tap ? static_cast<int64_t>(request.tap->ids_delivered()) : 0;
   progress.remaining = request.deadline - now_;
   return progress;
 }
@@ -174,7 +174,7 @@ void RequestsWorld::heard(const Shared& request, std::string bytes) {
   if (r.asks_ids) {
     r.tap->cut(piece);
     if (r.tap->heartbeats()) workers_[r.tried.back()].heartbeats = true;
-    if (r.tap->strayed()) return fail(request, {FailureKind::kBody, 0});
+    if (r.tap->diverged()) return fail(request, {FailureKind::kBody, 0});
   }
   const std::string_view error = error_event(piece);
   const int status = r.asks_ids && !error.empty() ? status_of_error_event(error) : 0;

@@ -48,7 +48,7 @@ void RequestsWorld::set_up() {
 
 void RequestsWorld::add_worker() {
   Worker& worker = workers_.emplace_back();
-  worker.ours = chance(0.8);
+  worker.is_troupe_worker = chance(0.8);
   worker.health.on_event(HealthEvent::kProbeOk, now_);
   publish();
 }
@@ -160,7 +160,7 @@ void RequestsWorld::publish() {
     nodes[i].failing = workers_[i].health.failing();
     nodes[i].models = {"a"};
   }
-  router_->adopt(std::make_shared<ClusterView>(++view_epoch_, std::move(nodes)));
+  router_->update_cluster(std::make_shared<ClusterView>(++view_epoch_, std::move(nodes)));
 }
 
 // --- what must hold ---
@@ -236,7 +236,7 @@ void RequestsWorld::check_given_up(const Flight& request, const Failure& failure
   if (options_.affinity.mode == Mode::kStrict) return;
   for (const NodeIndex n : router_->view().nodes_for("a")) {
     const bool tried = std::find(tries.begin(), tries.end(), n) != tries.end();
-    if (!tried && (!request.head_sent || workers_[n].ours))
+    if (!tried && (!request.head_sent || workers_[n].is_troupe_worker))
       breach("request " + std::to_string(request.number) + " is given up though n" + std::to_string(n) +
              " could take it");
   }

@@ -36,7 +36,7 @@ class RequestsWorld : private Timeline, private NodeSignals {
  private:
   struct Worker {
     bool alive = true, hung = false, cut = false, full = false, draining = false;
-    bool ours = true;
+    bool is_troupe_worker = true;
     int ill_status = 0;
     uint64_t life = 1;
     NodeHealth health;  // as the gateway has it
@@ -51,7 +51,7 @@ class RequestsWorld : private Timeline, private NodeSignals {
     std::vector<NodeIndex> tried;  // by the world's own account
     uint64_t tries = 0;            // what comes of an earlier one is not heeded
     std::optional<ResumeTap> tap;
-    bool asks_ids = false, ours = false, head_sent = false, ended = false;
+    bool asks_ids = false, is_troupe_worker = false, head_sent = false, ended = false;
     std::string resume_body, held, client;
     TimePoint heard_at{}, began_at{}, deadline{};
   };
@@ -88,7 +88,7 @@ class RequestsWorld : private Timeline, private NodeSignals {
   FlowContext context() { return {*router_, *budget_, *this, stall_}; }
   AnswerProgress progress(const Flight& request) const;
   void on_event(NodeIndex node, HealthEvent event, TimePoint) override { saw(node, event); }
-  NodeStanding standing(NodeIndex node) const override;
+  NodeStatus node_status(NodeIndex node) const override;
   void saw_heartbeat(NodeIndex node) override { workers_[node].heartbeats = true; }
   void probe(NodeIndex, TimePoint) override {}
   void arrives(const Shared& request, uint64_t number);

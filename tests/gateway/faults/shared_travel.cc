@@ -116,17 +116,17 @@ void SharedWorld::done_at_store(size_t g, const StoreCommand& ask, uint64_t aske
       round_fails(g);
       return;
     }
-    heed(g, host.round->answered(*answer, clock_of(host)));
+    apply(g, host.round->answered(*answer, clock_of(host)));
     ask_next(g);
   });
 }
 
-void SharedWorld::heed(size_t g, const StoreNews& news) {
-  if (!news.table.ok()) breach("a table is not read: " + std::string(news.table.message()));
-  for (const auto& [gateway, why] : news.loads) breach("loads are not read: " + std::string(why.message()));
-  if (news.written) say("gateway " + std::to_string(g) + " has written a table");
-  if (news.refused) say("gateway " + std::to_string(g) + " is refused a table");
-  if (news.resigned) say("gateway " + std::to_string(g) + " resigns");
+void SharedWorld::apply(size_t g, const StoreUpdate& update) {
+  if (!update.table.ok()) breach("a table is not read: " + std::string(update.table.message()));
+  for (const auto& [gateway, why] : update.loads) breach("loads are not read: " + std::string(why.message()));
+  if (update.written) say("gateway " + std::to_string(g) + " has written a table");
+  if (update.refused) say("gateway " + std::to_string(g) + " is refused a table");
+  if (update.resigned) say("gateway " + std::to_string(g) + " resigns");
   check_version(g);
 }
 
@@ -149,7 +149,7 @@ void SharedWorld::look(size_t g) {
         if (at.looked != looked) return;
         at.looked += 1;
         const auto seen = [](const std::optional<StoreKey>& key) { return key ? &*key : nullptr; };
-        heed(g, at.round->saw_all(all.revision, asked, seen(all.leader), seen(all.table)));
+        apply(g, at.round->saw_all(all.revision, asked, seen(all.leader), seen(all.table)));
         if (at.round->wants_round(clock_of(at))) plan_round(g, kLeast);
         open_watch(g, all.revision + 1);
       });
@@ -202,7 +202,7 @@ void SharedWorld::deliver(size_t g, const Store::Change& change) {
       at.round->saw_leader(key, change.revision);
       if (at.round->wants_round(clock_of(at))) plan_round(g, kLeast);
     } else {
-      heed(g, at.round->saw_table(key, change.revision));
+      apply(g, at.round->saw_table(key, change.revision));
     }
   });
 }

@@ -83,7 +83,7 @@ class SharedWorld : private Timeline {
   void done_at_store(size_t g, const StoreCommand& ask, uint64_t asked, const std::string& name);
   void lease_at_store(size_t g, uint64_t asked);
   void round_fails(size_t g);
-  void heed(size_t g, const StoreNews& news);
+  void apply(size_t g, const StoreUpdate& update);
   void look(size_t g);
   void open_watch(size_t g, int64_t from);
   void deliver(size_t g, const Store::Change& change);

@@ -41,8 +41,8 @@ std::vector<WireEvent> FaultWorker::compute(const PrefixKey& key, int64_t answer
     counter.tokens = key.prefix_tokens;
   }
   WireEvent admitted{ResidencyEvent::Kind::kAdmitted, life, 0, {}};
-  hold(key.session, {Held::kSession, key.prompt_tokens + answer_tokens}, admitted);
-  hold(key.set, {Held::kSet, key.prefix_tokens}, admitted);
+  hold(key.session, {HolderKind::kSession, key.prompt_tokens + answer_tokens}, admitted);
+  hold(key.set, {HolderKind::kSet, key.prefix_tokens}, admitted);
   WireEvent evicted{ResidencyEvent::Kind::kEvicted, life, 0, {}};
   while (holds_.size() > items_max_) {
     evicted.items.push_back({by_age_.front(), holds_[by_age_.front()].kind, 0});

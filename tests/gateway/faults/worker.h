@@ -26,7 +26,7 @@ struct WireEvent {
 class FaultWorker {
  public:
   struct Item {
-    Held kind = Held::kSet;
+    HolderKind kind = HolderKind::kSet;
     int64_t tokens = 0;
   };
   FaultWorker(size_t items_max, int64_t kv_tokens) : items_max_(items_max), kv_tokens_(kv_tokens) {}

@@ -258,8 +258,8 @@ void World::gossip() {
 void World::send_letter(size_t from, size_t to) {
   FaultGateway& writer = *gateways_[from];
   const auto peer = static_cast<GossipRounds::Peer>(to);
-  if (writing_.contains({from, to}) || writer.rounds().next_look(peer) > clock_of(from)) return;
-  if (!writer.rounds().look(peer, clock_of(from))) return;
+  if (writing_.contains({from, to}) || writer.rounds().next_check(peer) > clock_of(from)) return;
+  if (!writer.rounds().send_due(peer, clock_of(from))) return;
   writing_.insert({from, to});
   const auto letter = std::make_shared<const FaultGateway::Letter>(writer.write_to(peer, clock_of(from)));
   const uint64_t life = writer.lives();
@@ -273,7 +273,7 @@ void World::send_letter(size_t from, size_t to) {
   const auto arrives = [this, to, letter] { gateways_[to]->receive(*letter, clock_of(to)); };
   after(between(0.1, late), [this, from, to, life, late, arrives, lost, cut] {
     arrives();
-    const GatewayNews by = gateways_[to]->rounds().answer();
+    const GatewayAnnouncement by = gateways_[to]->rounds().answer();
     if (cut()) {
       after(between(0.1, late), lost);
     } else {
@@ -283,7 +283,8 @@ void World::send_letter(size_t from, size_t to) {
   if (faulty_ && chance(0.05)) after(between(0.1, late), arrives);
 }
 
-void World::letter_ended(size_t from, size_t to, uint64_t life, const std::optional<GatewayNews>& by) {
+void World::letter_ended(size_t from, size_t to, uint64_t life,
+                         const std::optional<GatewayAnnouncement>& by) {
   FaultGateway& writer = *gateways_[from];
   if (writer.lives() != life) return;
   writing_.erase({from, to});

@@ -66,7 +66,7 @@ class World : private Timeline {
   void gossip();
   void send_letter(size_t from, size_t to);
   // The outcome of a letter that the gateway wrote in that life; no news: it was lost, or its answer.
-  void letter_ended(size_t from, size_t to, uint64_t life, const std::optional<GatewayNews>& by);
+  void letter_ended(size_t from, size_t to, uint64_t life, const std::optional<GatewayAnnouncement>& by);
   void restart(size_t gateway);
   void tell_loads();
   void health_seen(size_t gateway, NodeIndex node, HealthEvent event);

@@ -60,7 +60,7 @@ class Charge : public testing::Test {
       stub_.load.epoch = "a life";
     }
     gateway_ = std::make_unique<TestGateway>(loop_, std::vector<Upstream>{stub_.endpoint()}, config);
-    EXPECT_TRUE(loop_.eventually([&] { return gateway_->gateway->fleet().ours(0) == how.ours; }));
+    EXPECT_TRUE(loop_.eventually([&] { return gateway_->gateway->fleet().is_troupe_worker(0) == how.ours; }));
   }
   RawPeer ask(const std::string& more = "", const std::string& headers = "") {
     std::string body = chat_body("A persona", "hello", true);

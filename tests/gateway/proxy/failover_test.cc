@@ -105,7 +105,7 @@ TEST(Failover, StrictNodeThatOnlyFailsGetsNoSets) {
   const auto ask = [&](int i) {
     EXPECT_EQ(gateway.ask(chat_body(kCard + std::to_string(i), "x")).status, 200) << i;
   };
-  // Which home of a set is asked first is drawn while none holds it: as many as it takes.
+  // While none holds a set, the home that is asked first is drawn: as many as it takes.
   for (int i = 0; i < 1000 && gateway.worker_state(0) != "suspect"; ++i) ask(i);
   EXPECT_EQ(gateway.worker_state(0), "suspect");
   EXPECT_TRUE(loop.eventually([&] { return ill_sets() == 0; }));
@@ -188,7 +188,8 @@ std::pair<size_t, Answer> asked_of_two(bool resend_to_foreign, const std::string
   config.proxy.resend_to_foreign = resend_to_foreign;
   TestGateway gateway(loop, {a.endpoint(), b.endpoint()}, config);
   const Fleet& fleet = gateway.gateway->fleet();
-  EXPECT_TRUE(loop.eventually([&] { return fleet.ours(0) == ours && fleet.ours(1) == ours; }));
+  EXPECT_TRUE(loop.eventually(
+      [&] { return fleet.is_troupe_worker(0) == ours && fleet.is_troupe_worker(1) == ours; }));
   const Answer answer = gateway.ask(chat_body(kCard, "x"), header);
   return {a.seen.size() + b.seen.size(), answer};
 }
@@ -262,7 +263,7 @@ TEST(Failover, TimeoutOfAWorkerOfOursIsPassedOnNotRetried) {
   a.load.epoch = b.load.epoch = "life";
   TestGateway gateway(loop, {a.endpoint(), b.endpoint()});
   const Fleet& fleet = gateway.gateway->fleet();
-  EXPECT_TRUE(loop.eventually([&] { return fleet.ours(0) && fleet.ours(1); }));
+  EXPECT_TRUE(loop.eventually([&] { return fleet.is_troupe_worker(0) && fleet.is_troupe_worker(1); }));
   const Answer answer = gateway.ask(chat_body(kCard, "x"));
   EXPECT_EQ(answer.status, 504);
   EXPECT_NE(answer.body.find("stub says 504"), std::string::npos);

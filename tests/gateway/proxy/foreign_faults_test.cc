@@ -321,7 +321,7 @@ TEST(ForeignFaults, WhatOnlyTheyUnderstandIsPassedOnAsItCame) {
     ASSERT_EQ(theirs.seen.size(), 1u);
     EXPECT_EQ(theirs.seen[0].body, body);
     TestGateway mixed(loop, {theirs.endpoint(), ours.endpoint()});
-    ASSERT_TRUE(loop.eventually([&] { return mixed.gateway->fleet().ours(1); }));
+    ASSERT_TRUE(loop.eventually([&] { return mixed.gateway->fleet().is_troupe_worker(1); }));
     EXPECT_EQ(mixed.ask(body).status, 400) << fields;
   }
 }

@@ -136,7 +136,7 @@ TEST(Keepalive, NoCommentsGoIntoAnAnswerThatIsNoStream) {
     }
     // Longer than a slow machine needs for the head of the answer: a comment before it is a stream's.
     TestGateway gateway(loop, {stub.endpoint()}, kept_config(500ms));
-    ASSERT_TRUE(!one.ours || loop.eventually([&] { return gateway.gateway->fleet().ours(0); }));
+    ASSERT_TRUE(!one.ours || loop.eventually([&] { return gateway.gateway->fleet().is_troupe_worker(0); }));
     const Answer answer = gateway.ask(chat_body("a persona", "x", true));
     EXPECT_EQ(answer.status, 200) << one.type;
     EXPECT_THAT(answer.header("content-type"), StartsWith(one.type));

@@ -137,7 +137,7 @@ TEST_F(PassedRequests, GoToWorkersOfOtherKindsAlone) {
     ours_.load.ready = true;
   });
   TestGateway gateway(loop_, {ours_.endpoint(), foreign_.endpoint()});
-  ASSERT_TRUE(loop_.eventually([&] { return gateway.gateway->fleet().ours(0); }));
+  ASSERT_TRUE(loop_.eventually([&] { return gateway.gateway->fleet().is_troupe_worker(0); }));
   for (const std::string_view path : kPassedPaths) {
     const std::string name(path);
     const Answer answer = post(gateway, name, R"({"model":"demo","input":"x"})");
@@ -156,7 +156,7 @@ TEST_F(PassedRequests, AreNotFoundWhereOnlyOursServe) {
     ours_.load.ready = true;
   });
   TestGateway gateway(loop_, {ours_.endpoint()});
-  ASSERT_TRUE(loop_.eventually([&] { return gateway.gateway->fleet().ours(0); }));
+  ASSERT_TRUE(loop_.eventually([&] { return gateway.gateway->fleet().is_troupe_worker(0); }));
   const Answer answer = post(gateway, "/v1/embeddings", R"({"model":"demo","input":"x"})");
   EXPECT_EQ(answer.status, 404);
   EXPECT_THAT(answer.body, HasSubstr("answers POST /v1/embeddings"));

@@ -204,7 +204,7 @@ TEST(Proxy, RefusesInvalidRequestsInTheApisShapeWithoutAWorker) {
   stub.load_status = 200;  // a worker of another kind would judge roles itself
   stub.load.epoch = "life";
   TestGateway gateway(loop, {stub.endpoint()});
-  ASSERT_TRUE(loop.eventually([&] { return gateway.gateway->fleet().ours(0); }));
+  ASSERT_TRUE(loop.eventually([&] { return gateway.gateway->fleet().is_troupe_worker(0); }));
   struct Case {
     std::string body;
     int status;

@@ -129,7 +129,7 @@ class Cast {
     gateway = std::make_unique<TestGateway>(loop, endpoints, config);
     EXPECT_TRUE(loop.eventually([&] {
       for (route::NodeIndex n = 0; n < stubs.size(); ++n) {
-        if (!gateway->gateway->fleet().ours(n)) return false;
+        if (!gateway->gateway->fleet().is_troupe_worker(n)) return false;
       }
       return true;
     }));
@@ -404,8 +404,9 @@ TEST(Resume, WholeAnswerOfADeadWorkerIsRetriedElsewhere) {
   a.load_status = b.load_status = 200;
   a.load.epoch = b.load.epoch = "life";
   TestGateway gateway(loop, {a.endpoint(), b.endpoint()}, quiet_config(100ms));
-  ASSERT_TRUE(
-      loop.eventually([&] { return gateway.gateway->fleet().ours(0) && gateway.gateway->fleet().ours(1); }));
+  ASSERT_TRUE(loop.eventually([&] {
+    return gateway.gateway->fleet().is_troupe_worker(0) && gateway.gateway->fleet().is_troupe_worker(1);
+  }));
   RawPeer peer = gateway.connect();
   peer.send(http_post("/v1/chat/completions", chat_body(kCard, "x")));
   ASSERT_TRUE(loop.eventually([&] { return a.running + b.running == 1; }));

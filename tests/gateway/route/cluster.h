@@ -62,7 +62,7 @@ inline PrefixKey key(int set, int session, int64_t prefix = 1000, int64_t prompt
 inline Router router_over(std::shared_ptr<const ClusterView> view, RouterOptions options = {},
                           uint64_t seed = 1) {
   Router router(options, seed);
-  router.adopt(std::move(view));
+  router.update_cluster(std::move(view));
   return router;
 }
 
@@ -74,9 +74,9 @@ inline Candidate to(NodeIndex node) {
 
 // Sends, answers and finishes a request there.
 inline void serve_at(Router& router, const PrefixKey& k, NodeIndex node, TimePoint now) {
-  Sent sent = router.sent(k, "demo", to(node), now);
+  InFlight sent = router.on_sent(k, "demo", to(node), now);
   router.first_byte(k, sent, now);
-  router.finished(k, sent, AnswerCounts{k.prompt_tokens, 100, 0, false}, now);
+  router.on_finished(k, sent, AnswerCounts{k.prompt_tokens, 100, 0, false}, now);
 }
 
 // The same at the first choice.
@@ -90,7 +90,7 @@ inline NodeIndex serve(Router& router, const PrefixKey& k, TimePoint now) {
 inline void crowd(Router& router, NodeIndex node, int requests, TimePoint now) {
   for (int i = 0; i < requests; ++i) {
     const PrefixKey k = key(-1, -1, 0, 200);
-    Sent sent = router.sent(k, "demo", to(node), now);
+    InFlight sent = router.on_sent(k, "demo", to(node), now);
     router.first_byte(k, sent, now);
   }
 }

@@ -52,14 +52,14 @@ class GossipRoundsOfOne : public ::testing::Test {
   GossipRoundsOfOne() { one_.rounds.add(0, at_ms(0)); }
   // The first message has been sent and answered by a gateway of that name.
   void known(int name = 2) {
-    ASSERT_TRUE(one_.rounds.look(0, at_ms(20)));
+    ASSERT_TRUE(one_.rounds.send_due(0, at_ms(20)));
     one_.rounds.begin(0, at_ms(20));
-    one_.rounds.answered(0, news_of(name), at_ms(20));
+    one_.rounds.answered(0, announcement_of(name), at_ms(20));
   }
-  static GatewayNews news_of(int name) {
-    GatewayNews news;
-    news.name = Hash128{0, static_cast<uint64_t>(name)};
-    return news;
+  static GatewayAnnouncement announcement_of(int name) {
+    GatewayAnnouncement announcement;
+    announcement.name = Hash128{0, static_cast<uint64_t>(name)};
+    return announcement;
   }
   void fail(int64_t ms) {
     one_.rounds.begin(0, at_ms(ms));
@@ -80,35 +80,35 @@ class GossipRoundsOfOne : public ::testing::Test {
 
 TEST_F(GossipRoundsOfOne, MessageIsDueWithNewsOrAfterTheRefresh) {
   known();
-  EXPECT_EQ(one_.rounds.next_look(0), at_ms(40));
+  EXPECT_EQ(one_.rounds.next_check(0), at_ms(40));
   one_.rounds.collect(at_ms(40));  // the first ledger is all of it
-  EXPECT_TRUE(one_.rounds.look(0, at_ms(40)));
+  EXPECT_TRUE(one_.rounds.send_due(0, at_ms(40)));
   one_.rounds.begin(0, at_ms(40));
-  one_.rounds.answered(0, news_of(2), at_ms(40));
-  EXPECT_FALSE(one_.rounds.look(0, at_ms(60))) << "nothing is new";
-  EXPECT_EQ(one_.rounds.next_look(0), at_ms(80));
+  one_.rounds.answered(0, announcement_of(2), at_ms(40));
+  EXPECT_FALSE(one_.rounds.send_due(0, at_ms(60))) << "nothing is new";
+  EXPECT_EQ(one_.rounds.next_check(0), at_ms(80));
   serve(1, 3, 70);
-  EXPECT_TRUE(one_.rounds.look(0, at_ms(80)));
+  EXPECT_TRUE(one_.rounds.send_due(0, at_ms(80)));
   EXPECT_THAT(sets_sent(80), testing::ElementsAre(numbered_set(1)));
-  one_.rounds.answered(0, news_of(2), at_ms(81));
-  EXPECT_FALSE(one_.rounds.look(0, at_ms(1079)));
-  EXPECT_TRUE(one_.rounds.look(0, at_ms(1080)));
+  one_.rounds.answered(0, announcement_of(2), at_ms(81));
+  EXPECT_FALSE(one_.rounds.send_due(0, at_ms(1079)));
+  EXPECT_TRUE(one_.rounds.send_due(0, at_ms(1080)));
 }
 
 TEST_F(GossipRoundsOfOne, PeerThatFailsIsTriedAtIntervalsThatDouble) {
-  ASSERT_TRUE(one_.rounds.look(0, at_ms(20)));
+  ASSERT_TRUE(one_.rounds.send_due(0, at_ms(20)));
   one_.rounds.begin(0, at_ms(20));
   EXPECT_EQ(one_.rounds.failed(0, at_ms(20)).answers, false) << "the first outcome is noted";
   for (const int64_t pause : {80, 160, 320, 500, 500}) {
-    const TimePoint next = one_.rounds.next_look(0);
+    const TimePoint next = one_.rounds.next_check(0);
     EXPECT_EQ(next, at_ms(20) + milliseconds(pause));
-    ASSERT_TRUE(one_.rounds.look(0, next)) << "it is tried without news";
+    ASSERT_TRUE(one_.rounds.send_due(0, next)) << "it is tried without news";
     one_.rounds.begin(0, at_ms(20));
     EXPECT_EQ(one_.rounds.failed(0, at_ms(20)).answers, std::nullopt) << "as before";
   }
   one_.rounds.begin(0, at_ms(20));
-  EXPECT_EQ(one_.rounds.answered(0, news_of(2), at_ms(20)).answers, true);
-  EXPECT_EQ(one_.rounds.next_look(0), at_ms(40));
+  EXPECT_EQ(one_.rounds.answered(0, announcement_of(2), at_ms(20)).answers, true);
+  EXPECT_EQ(one_.rounds.next_check(0), at_ms(40));
 }
 
 TEST_F(GossipRoundsOfOne, RetriesAreBoundedWhereTheIntervalIsLonger) {
@@ -118,7 +118,7 @@ TEST_F(GossipRoundsOfOne, RetriesAreBoundedWhereTheIntervalIsLonger) {
   slow.rounds.add(0, at_ms(0));
   slow.rounds.begin(0, at_ms(0));
   slow.rounds.failed(0, at_ms(0));
-  EXPECT_EQ(slow.rounds.next_look(0), at_ms(60'000));
+  EXPECT_EQ(slow.rounds.next_check(0), at_ms(60'000));
 }
 
 TEST_F(GossipRoundsOfOne, RefusedPlacementsAreSentAgainBeforeThoseThatCameMeanwhile) {
@@ -189,12 +189,12 @@ TEST_F(GossipRoundsOfOne, ReusedSlotTakesNothingOfTheLastNode) {
 TEST_F(GossipRoundsOfOne, OwnAddressIsLeftOut) {
   one_.rounds.add(1, at_ms(0));
   one_.rounds.begin(0, at_ms(20));
-  const GossipNotes notes = one_.rounds.answered(0, news_of(5), at_ms(20));
+  const GossipNotes notes = one_.rounds.answered(0, announcement_of(5), at_ms(20));
   EXPECT_TRUE(notes.is_self);
   EXPECT_EQ(one_.router.known().gateways, 2) << "itself and the other peer, which may come back";
   serve(1, 3, 30);
-  EXPECT_FALSE(one_.rounds.look(0, at_ms(2000)));
-  EXPECT_TRUE(one_.rounds.look(1, at_ms(2000)));
+  EXPECT_FALSE(one_.rounds.send_due(0, at_ms(2000)));
+  EXPECT_TRUE(one_.rounds.send_due(1, at_ms(2000)));
 }
 
 TEST_F(GossipRoundsOfOne, AnswerOfAnotherKindCountsAsTaken) {
@@ -208,32 +208,32 @@ TEST_F(GossipRoundsOfOne, NewcomerIsWelcomedOnceAndByTheSmallestNameOnly) {
   known();
   serve(1, 3, 30);
   one_.rounds.begin(0, at_ms(40));
-  one_.rounds.answered(0, news_of(2), at_ms(40));
+  one_.rounds.answered(0, announcement_of(2), at_ms(40));
   one_.rounds.begin(0, at_ms(60));
-  one_.rounds.answered(0, news_of(3), at_ms(60));  // the peer has begun anew
+  one_.rounds.answered(0, announcement_of(3), at_ms(60));  // the peer has begun anew
   EXPECT_THAT(sets_sent(80), testing::ElementsAre(numbered_set(1)));
-  one_.rounds.answered(0, news_of(3), at_ms(80));
+  one_.rounds.answered(0, announcement_of(3), at_ms(80));
   EXPECT_TRUE(sets_sent(100).empty());
-  one_.rounds.answered(0, news_of(3), at_ms(100));
+  one_.rounds.answered(0, announcement_of(3), at_ms(100));
 
   // A second peer has a smaller name than ours, and welcomes a gateway that begins anew, as long as it
   // answers.
   one_.rounds.add(1, at_ms(100));
   one_.rounds.begin(1, at_ms(120));
-  one_.rounds.answered(1, news_of(2), at_ms(120));
+  one_.rounds.answered(1, announcement_of(2), at_ms(120));
   one_.rounds.begin(0, at_ms(140));
-  one_.rounds.answered(0, news_of(4), at_ms(140));
+  one_.rounds.answered(0, announcement_of(4), at_ms(140));
   EXPECT_TRUE(sets_sent(160).empty());
   one_.rounds.begin(1, at_ms(160));
   one_.rounds.failed(1, at_ms(160));
-  one_.rounds.answered(0, news_of(6), at_ms(160));
+  one_.rounds.answered(0, announcement_of(6), at_ms(160));
   EXPECT_THAT(sets_sent(180), testing::ElementsAre(numbered_set(1)));
 }
 
 TEST_F(GossipRoundsOfOne, SenderThatFallsSilentIsForgottenWithItsLedger) {
   const PeerLoad load{.node = 1, .in_flight = 5, .pending_tokens = 100};
   GossipMessage message;
-  message.news = news_of(2);
+  message.announcement = announcement_of(2);
   message.ledger = std::span(&load, 1);
   ASSERT_TRUE(one_.rounds.receive(message, at_ms(100)).ok());
   EXPECT_EQ(one_.router.loads().at(1).peers_requests, 5);
@@ -246,11 +246,11 @@ TEST_F(GossipRoundsOfOne, SenderThatFallsSilentIsForgottenWithItsLedger) {
 TEST_F(GossipRoundsOfOne, UnknownSenderWakesPeersThatFail) {
   known();
   for (int64_t ms = 40; ms < 44; ++ms) fail(ms);
-  EXPECT_GT(one_.rounds.next_look(0), at_ms(300));
+  EXPECT_GT(one_.rounds.next_check(0), at_ms(300));
   GossipMessage message;
-  message.news = news_of(2);
+  message.announcement = announcement_of(2);
   EXPECT_TRUE(one_.rounds.receive(message, at_ms(100))->wakes);
-  EXPECT_EQ(one_.rounds.next_look(0), at_ms(100));
+  EXPECT_EQ(one_.rounds.next_check(0), at_ms(100));
   EXPECT_FALSE(one_.rounds.receive(message, at_ms(120))->wakes) << "it is known now";
 }
 
@@ -261,19 +261,19 @@ TEST_F(GossipRoundsOfOne, OwnMessageAndTooManySendersChangeNothing) {
   const PeerLoad load{.node = 1, .in_flight = 5, .pending_tokens = 100};
   GossipMessage message;
   message.ledger = std::span(&load, 1);
-  message.news = news_of(1);
+  message.announcement = announcement_of(1);
   ASSERT_TRUE(full.rounds.receive(message, at_ms(0)).ok());
   EXPECT_EQ(full.router.loads().at(1).peers_requests, 0) << "its own";
-  message.news = news_of(2);
+  message.announcement = announcement_of(2);
   ASSERT_TRUE(full.rounds.receive(message, at_ms(0)).ok());
-  message.news = news_of(3);
+  message.announcement = announcement_of(3);
   EXPECT_EQ(full.rounds.receive(message, at_ms(0)).status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(full.router.loads().at(1).peers_requests, 5) << "of the first";
 }
 
 TEST_F(GossipRoundsOfOne, MalformedTableAndSampleAreRefused) {
   GossipMessage message;
-  message.news = news_of(2);
+  message.announcement = announcement_of(2);
   message.table = "no table";
   EXPECT_FALSE(one_.rounds.receive(message, at_ms(0)).ok());
   message.table = {};
@@ -283,10 +283,10 @@ TEST_F(GossipRoundsOfOne, MalformedTableAndSampleAreRefused) {
 
 TEST_F(GossipRoundsOfOne, GatewayWithOtherStrictSetsIsNotedOnce) {
   GossipMessage message;
-  message.news = news_of(2);
+  message.announcement = announcement_of(2);
   EXPECT_FALSE(one_.rounds.receive(message, at_ms(0))->other_sets);
   EXPECT_EQ(one_.rounds.other_sets(), 0u);
-  message.news.strict_sets = 8;
+  message.announcement.strict_sets = 8;
   EXPECT_TRUE(one_.rounds.receive(message, at_ms(20))->other_sets);
   EXPECT_FALSE(one_.rounds.receive(message, at_ms(40))->other_sets);
   EXPECT_EQ(one_.rounds.other_sets(), 1u);
@@ -295,7 +295,7 @@ TEST_F(GossipRoundsOfOne, GatewayWithOtherStrictSetsIsNotedOnce) {
 using GossipRoundsDeath = GossipRoundsOfOne;
 TEST_F(GossipRoundsDeath, CallerKeepsTheOrderOfCalls) {
   EXPECT_DEATH(one_.rounds.answered(0, std::nullopt, at_ms(0)), "not sent");
-  EXPECT_DEATH(one_.rounds.next_look(7), "never added");
+  EXPECT_DEATH(one_.rounds.next_check(7), "never added");
   EXPECT_DEATH(one_.rounds.add(0, at_ms(0)), "in use");
   one_.rounds.begin(0, at_ms(0));
   EXPECT_DEATH(one_.rounds.begin(0, at_ms(0)), "one message to a peer at a time");
@@ -353,7 +353,7 @@ class GossipRoundsOfAll : public ::testing::Test {
  private:
   void deliver(uint32_t g, uint32_t other) {
     GossipRounds& from = all_[g]->rounds;
-    if (from.next_look(other) > at_ms(ms_) || !from.look(other, at_ms(ms_))) return;
+    if (from.next_check(other) > at_ms(ms_) || !from.send_due(other, at_ms(ms_))) return;
     const GossipMessage message = from.begin(other, at_ms(ms_));
     if (all_[other] == nullptr) {
       from.failed(other, at_ms(ms_));
@@ -429,7 +429,7 @@ TEST(GossipRoundsTable, PeerThatDoesNotTakeTheTableGetsItOnceARefresh) {
   one.router.plan(at_ms(0));
   one.router.plan(at_ms(5000));
   const auto table_goes = [&](int64_t ms) {
-    if (!one.rounds.look(0, at_ms(ms))) return false;
+    if (!one.rounds.send_due(0, at_ms(ms))) return false;
     const bool goes = !one.rounds.begin(0, at_ms(ms)).table.empty();
     one.rounds.answered(0, two.rounds.answer(), at_ms(ms));  // its old table still
     return goes;

@@ -39,7 +39,7 @@ class SharedRounds : public ::testing::Test {
     answer.done = true;
     return answer;
   }
-  static StoreNews sees_nothing(LeaderSync& round) { return round.saw_all(5, 0, nullptr, nullptr); }
+  static StoreUpdate sees_nothing(LeaderSync& round) { return round.saw_all(5, 0, nullptr, nullptr); }
   std::string table_of(Mode mode) {
     Router other = router_over(view_, options(mode, 9));
     serve_at(other, key(1, -1), 0, at_ms(0));
@@ -111,8 +111,8 @@ TEST_F(SharedRounds, GatewayWithoutALeaderCampaignsLooksAndWrites) {
   EXPECT_EQ(write.kind, Kind::kWrite);
   EXPECT_EQ(write.leader_created, 8);
   EXPECT_EQ(write.table_modified, 0);
-  const StoreNews news = round_.answered(at(9), at_ms(0));
-  EXPECT_TRUE(news.written);
+  const StoreUpdate update = round_.answered(at(9), at_ms(0));
+  EXPECT_TRUE(update.written);
   EXPECT_EQ(router_.planning().version().epoch, 1u);
   EXPECT_EQ(round_.next(at_ms(0)).kind, Kind::kNothing);
   up_to_observe(round_, at_ms(1000));
@@ -139,9 +139,9 @@ TEST_F(SharedRounds, LeadersKeyWithoutALeaseIsRemoved) {
   const StoreCommand removal = round_.next(at_ms(0));
   ASSERT_EQ(removal.kind, Kind::kResign);
   EXPECT_EQ(removal.leader_created, 12) << "a gateway that has made the key since keeps it";
-  const StoreNews news = round_.answered(at(22), at_ms(0));
-  EXPECT_TRUE(news.removed_leader);
-  EXPECT_FALSE(news.resigned);
+  const StoreUpdate update = round_.answered(at(22), at_ms(0));
+  EXPECT_TRUE(update.removed_leader);
+  EXPECT_FALSE(update.resigned);
   up_to_observe(round_, at_ms(1));
   round_.answered(at(23), at_ms(1));
   EXPECT_EQ(round_.next(at_ms(1)).kind, Kind::kCampaign);
@@ -166,10 +166,10 @@ TEST_F(SharedRounds, RoundSeesChangesMissedByTheWatch) {
 TEST_F(SharedRounds, TableOfAnotherKindIsReportedAndIgnored) {
   const StoreKey strict{table_of(Mode::kStrict), 4, 4};
   ASSERT_FALSE(strict.value.empty());
-  const StoreNews news = round_.saw_all(5, 0, nullptr, &strict);
-  EXPECT_TRUE(news.other_kind);
-  EXPECT_FALSE(news.adopted);
-  EXPECT_TRUE(news.table.ok());
+  const StoreUpdate update = round_.saw_all(5, 0, nullptr, &strict);
+  EXPECT_TRUE(update.other_kind);
+  EXPECT_FALSE(update.adopted);
+  EXPECT_TRUE(update.table.ok());
   EXPECT_EQ(router_.planning().version().epoch, 0u);
   const StoreKey broken{"no table", 4, 6};
   EXPECT_FALSE(round_.saw_table(&broken, 6).table.ok());

@@ -30,8 +30,8 @@ int64_t learned_from(int64_t cached_tokens) {
   k.prefix_bytes = 4000;
   k.prompt_bytes = 4400;
   const Decision decision = router.decide(k, "demo", at_ms(0));
-  Sent sent = router.sent(k, "demo", decision.order[0], at_ms(0));
-  router.finished(k, sent, AnswerCounts{1100, 10, cached_tokens, true}, at_ms(5));
+  InFlight sent = router.on_sent(k, "demo", decision.order[0], at_ms(0));
+  router.on_finished(k, sent, AnswerCounts{1100, 10, cached_tokens, true}, at_ms(5));
   return router.known().sets.tokens(k.set);
 }
 
@@ -43,7 +43,7 @@ TEST(Router, LearnsAPrefixLengthOnlyFromAPlausibleHit) {
 
 struct Flight {
   PrefixKey key;
-  Sent sent;
+  InFlight sent;
 };
 
 // A seeded life of a cluster: requests, deaths, joins, reports, residency, plans. Returns a digest of all
@@ -64,7 +64,7 @@ uint64_t live(const RouterOptions& options, uint64_t seed, int steps) {
       const NodeState state = states[random.below(4)];
       if (state == NodeState::kDead) router.forget_node(node);
       view = with_state(*view, node, state);
-      router.adopt(view);
+      router.update_cluster(view);
     }
     if (random.below(4) == 0) {
       NodeReport report;
@@ -76,7 +76,7 @@ uint64_t live(const RouterOptions& options, uint64_t seed, int steps) {
       router.report(node, report, now);
     }
     if (options.affinity.mode == Mode::kExact && random.below(3) == 0) {
-      const ResidencyItem item{numbered_set(static_cast<int>(random.below(12))), Held::kSet,
+      const ResidencyItem item{numbered_set(static_cast<int>(random.below(12))), HolderKind::kSet,
                                random.below(1200)};
       ResidencyEvent event;
       event.kind = random.below(5) == 0 ? ResidencyEvent::Kind::kSnapshot : ResidencyEvent::Kind::kAdmitted;
@@ -107,14 +107,14 @@ uint64_t live(const RouterOptions& options, uint64_t seed, int steps) {
     }
     if (!decision.order.empty()) {
       EXPECT_EQ(seen.order[0].node, decision.order[0].node) << "explain and the decision differ";
-      open.push_back({k, router.sent(k, "demo", decision.order[0], now)});
+      open.push_back({k, router.on_sent(k, "demo", decision.order[0], now)});
       if (random.below(3) > 0) router.first_byte(k, open.back().sent, now);
     }
     while (open.size() > 30 || (!open.empty() && random.below(2) == 0)) {
       std::swap(open[random.below(static_cast<uint32_t>(open.size()))], open.back());
       std::optional<AnswerCounts> counts;
       if (random.below(4) > 0) counts = AnswerCounts{open.back().key.prompt_tokens, 50, 900, true};
-      router.finished(open.back().key, open.back().sent, counts, now);
+      router.on_finished(open.back().key, open.back().sent, counts, now);
       open.pop_back();
     }
     for (NodeIndex n = 0; n < count; ++n) {
@@ -126,7 +126,7 @@ uint64_t live(const RouterOptions& options, uint64_t seed, int steps) {
     }
     if (::testing::Test::HasFailure()) return 0;
   }
-  for (Flight& flight : open) router.finished(flight.key, flight.sent, std::nullopt, at_ms(steps * 20));
+  for (Flight& flight : open) router.on_finished(flight.key, flight.sent, std::nullopt, at_ms(steps * 20));
   EXPECT_EQ(router.loads().in_flight_total(), 0) << "seed " << seed;
   EXPECT_EQ(router.loads().pending_tokens_total(), 0) << "seed " << seed;
   return digest;
@@ -181,8 +181,8 @@ TEST(Router, EveryPolicyKeepsTheSameRules) {
 TEST(Router, UnansweredTryLeavesNoPlacement) {
   Router router = router_over(cluster(4));
   const PrefixKey k = key(1, 7);
-  Sent failed = router.sent(k, "demo", to(2), at_ms(0));
-  router.finished(k, failed, std::nullopt, at_ms(1));
+  InFlight failed = router.on_sent(k, "demo", to(2), at_ms(0));
+  router.on_finished(k, failed, std::nullopt, at_ms(1));
   EXPECT_TRUE(router.known().shadow.empty());
   EXPECT_EQ(router.loads().in_flight_total(), 0);
   EXPECT_EQ(router.loads().pending_tokens_total(), 0);
@@ -193,14 +193,14 @@ TEST(Router, RevivedNodeHoldsNothing) {
   Router router = router_over(view);
   const PrefixKey k = key(1, 7);
   serve_at(router, k, 2, at_ms(0));
-  Sent late = router.sent(k, "demo", to(2), at_ms(1));
+  InFlight late = router.on_sent(k, "demo", to(2), at_ms(1));
   router.forget_node(2);
-  router.adopt(with_state(*view, 2, NodeState::kDead));
+  router.update_cluster(with_state(*view, 2, NodeState::kDead));
   const Decision without = router.decide(k, "demo", at_ms(2));
   for (const Candidate& c : without.order.all()) EXPECT_NE(c.node, 2u);
-  router.adopt(with_state(router.view(), 2, NodeState::kAlive));
+  router.update_cluster(with_state(router.view(), 2, NodeState::kAlive));
   router.first_byte(k, late, at_ms(3));  // a late byte of the dead node
-  router.finished(k, late, AnswerCounts{1100, 50, 0, true}, at_ms(3));
+  router.on_finished(k, late, AnswerCounts{1100, 50, 0, true}, at_ms(3));
   const Decision back = router.decide(k, "demo", at_ms(4));
   for (const Candidate& c : back.order.all()) EXPECT_EQ(c.expect_cached, 0);
   EXPECT_EQ(router.loads().in_flight_total(), 0);
@@ -214,9 +214,9 @@ TEST(Router, SuspicionMakesNoNewTableAndADeathOneAtOnce) {
   const auto table = router.table();
   EXPECT_EQ(table->sets().size(), 50u);
   const auto suspect = with_state(*view, 3, NodeState::kSuspect);
-  router.adopt(suspect);
+  router.update_cluster(suspect);
   EXPECT_EQ(router.table().get(), table.get());
-  router.adopt(with_state(*suspect, 3, NodeState::kDead));
+  router.update_cluster(with_state(*suspect, 3, NodeState::kDead));
   EXPECT_NE(router.table().get(), table.get());
   for (const auto& [set, homes] : router.table()->sets()) EXPECT_FALSE(homes.contains(3));
 }
@@ -240,9 +240,9 @@ TEST(Router, PlansFromTheWorkReportedByAnswers) {
   Router router = router_over(cluster(4), options_of("affinity", Mode::kPlan, 2));
   const auto served = [&](int set, bool answers, const std::optional<AnswerCounts>& counts) {
     const PrefixKey k = key(set, -1);
-    Sent sent = router.sent(k, "demo", to(1), at_ms(1));
+    InFlight sent = router.on_sent(k, "demo", to(1), at_ms(1));
     if (answers) router.first_byte(k, sent, at_ms(2));
-    router.finished(k, sent, counts, at_ms(3));
+    router.on_finished(k, sent, counts, at_ms(3));
   };
   served(1, true, AnswerCounts{1100, 10, 1096, true});
   served(2, true, AnswerCounts{1100, 500, 0, true});
@@ -338,13 +338,14 @@ TEST(Router, PlacementIsRememberedUntilTheWorkerReportsIt) {
   EXPECT_EQ(router.decide(first, "demo", at_ms(1)).order[0].node, 2u) << "the same conversation";
   EXPECT_EQ(router.decide(key(1, 2), "demo", at_ms(1)).order[0].node, 2u) << "another of the same persona";
 
-  const ResidencyItem told[] = {{first.set, Held::kSet, 64}, {first.session, Held::kSession, 80}};
+  const ResidencyItem told[] = {{first.set, HolderKind::kSet, 64}, {first.session, HolderKind::kSession, 80}};
   ASSERT_EQ(router.residency(2, {ResidencyEvent::Kind::kAdmitted, 1, 1, told}), FeedResult::kApplied);
   EXPECT_TRUE(router.known().shadow.empty()) << "told: nothing is guessed";
   serve_at(router, key(1, 3), 2, at_ms(2));
   EXPECT_TRUE(router.known().shadow.holders(first.set).empty()) << "no set is counted twice";
 
-  const ResidencyItem gone[] = {{key(1, 3).session, Held::kSession, 0}, {first.set, Held::kSet, 0}};
+  const ResidencyItem gone[] = {{key(1, 3).session, HolderKind::kSession, 0},
+                                {first.set, HolderKind::kSet, 0}};
   ASSERT_EQ(router.residency(2, {ResidencyEvent::Kind::kEvicted, 1, 2, gone}), FeedResult::kApplied);
   EXPECT_TRUE(router.known().shadow.empty()) << "evicted before it was told of";
 }
@@ -353,7 +354,7 @@ TEST(Router, PlacementIsRememberedUntilTheWorkerReportsIt) {
 TEST(Router, PromptWithoutASessionIsFoundByItsLinksDespiteAFeed) {
   Router router = router_over(cluster(4), options_of("affinity", Mode::kExact));
   const Hash128 set = numbered_set(1);
-  const ResidencyItem held[] = {{set, Held::kSet, 256}};
+  const ResidencyItem held[] = {{set, HolderKind::kSet, 256}};
   for (NodeIndex n = 0; n < 4; ++n) {
     ASSERT_EQ(router.residency(n, {ResidencyEvent::Kind::kSnapshot, 1, 1, held}), FeedResult::kApplied);
   }
@@ -381,9 +382,9 @@ TEST(Router, LengthsAreEstimatedFromBytesAndLearnedFromAnswers) {
   k.prefix_bytes = 4000;
   k.prompt_bytes = 4400;
   EXPECT_EQ(router.decide(k, "demo", at_ms(0)).order[0].miss, 1100);
-  Sent sent = router.sent(k, "demo", to(0), at_ms(0));
+  InFlight sent = router.on_sent(k, "demo", to(0), at_ms(0));
   router.first_byte(k, sent, at_ms(1));
-  router.finished(k, sent, AnswerCounts{1100, 90, 880, true}, at_ms(2));
+  router.on_finished(k, sent, AnswerCounts{1100, 90, 880, true}, at_ms(2));
   EXPECT_EQ(router.known().sets.tokens(k.set), 880);
   k.session = hash_bytes("another");
   EXPECT_EQ(router.decide(k, "demo", at_ms(3)).order[0].expect_cached, 880);
@@ -408,7 +409,7 @@ TEST(Router, RoundRobinTakesTurnsAndLeastRequestsTakesTheIdlest) {
   std::set<NodeIndex> used;
   for (int i = 0; i < 3; ++i) {
     const Decision decision = least.decide(key(1, 1), "demo", at_ms(i));
-    used.insert(least.sent(key(1, 1), "demo", decision.order[0], at_ms(i)).node);
+    used.insert(least.on_sent(key(1, 1), "demo", decision.order[0], at_ms(i)).node);
   }
   EXPECT_EQ(used.size(), 3u);
 }

@@ -47,7 +47,7 @@ Router busy_router(Mode mode) {
   report.work_tokens_total = 1000;
   router.report(kSlot, report, at_ms(100));
   const PeerLoad load{kSlot, 9, 900};
-  router.adopt_ledger(1, std::span(&load, 1));
+  router.apply_peer_loads(1, std::span(&load, 1));
   router.plan(at_ms(5000));
   crowd(router, kSlot, 5, at_ms(5001));
   serve_at(router, key(1, 1), kSlot, at_ms(5002));
@@ -64,10 +64,10 @@ TEST(Slots, NextNodeOfASlotInheritsNothing) {
   for (const Mode mode : {Mode::kGossip, Mode::kExact, Mode::kPlan}) {
     Router router = busy_router(mode);
     ASSERT_GT(router.loads().at(kSlot).in_flight, 0);
-    const std::array<ResidencyItem, 1> items{ResidencyItem{numbered_set(3), Held::kSet, 1000}};
+    const std::array<ResidencyItem, 1> items{ResidencyItem{numbered_set(3), HolderKind::kSet, 1000}};
     router.residency(kSlot, {ResidencyEvent::Kind::kSnapshot, 5, 1, items});
     // Without a death in between, so that nothing else has made it forget.
-    router.adopt(with_other(router.view(), kSlot, NodeState::kUnknown));
+    router.update_cluster(with_other(router.view(), kSlot, NodeState::kUnknown));
     EXPECT_EQ(router.known().shadow.items_of(kSlot), 0u);
     EXPECT_EQ(router.known().exact->index.items_of(kSlot), 0u);
     EXPECT_FALSE(router.known().exact->feeds.in_step(kSlot));
@@ -90,7 +90,7 @@ TEST(Slots, CommonTableStaysUnchangedForThePeers) {
   Router follower = router_over(cluster(3), options_of(Mode::kPlan));
   ASSERT_TRUE(follower.planning().adopt_table(router.planning().table_message()).ok());
   ASSERT_EQ(homes_at(*follower.table(), kSlot), homes);
-  follower.adopt(with_other(follower.view(), kSlot, NodeState::kAlive));
+  follower.update_cluster(with_other(follower.view(), kSlot, NodeState::kAlive));
   EXPECT_EQ(follower.planning().version(), version);
   // Locally other nodes are the homes; the table that it passes on still names the first node.
   const auto passed_on = decode_plan(follower.planning().table_message(), before);
@@ -106,10 +106,10 @@ TEST(Slots, LateRequestDoesNotAffectTheNextNode) {
     Router router = router_over(cluster(3), options);
     const PrefixKey k = key(1, 1);
     for (int i = 0; i < 4; ++i) serve_at(router, k, kSlot, at_ms(i));
-    Sent sent = router.sent(k, "demo", to(kSlot), at_ms(10));
-    router.adopt(with_state(router.view(), kSlot, NodeState::kDead));
-    router.adopt(with_other(router.view(), kSlot, NodeState::kAlive));
-    router.finished(k, sent, AnswerCounts{1100, 10, 1000, true}, at_ms(20));
+    InFlight sent = router.on_sent(k, "demo", to(kSlot), at_ms(10));
+    router.update_cluster(with_state(router.view(), kSlot, NodeState::kDead));
+    router.update_cluster(with_other(router.view(), kSlot, NodeState::kAlive));
+    router.on_finished(k, sent, AnswerCounts{1100, 10, 1000, true}, at_ms(20));
     EXPECT_EQ(router.loads().at(kSlot).in_flight, 0) << policy;
     EXPECT_EQ(router.known().shadow.tokens(k.set, kSlot), 0) << policy;
     const Decision decision = router.decide(k, "demo", at_ms(30));

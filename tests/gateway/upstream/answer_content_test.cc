@@ -1,4 +1,4 @@
-// Which events and whole answers of foreign workers are answers, in the forms of their APIs.
+// Events and whole answers of foreign workers that are answers, in the forms of their APIs.
 
 #include "gateway/upstream/answer_content.h"
 
@@ -151,12 +151,12 @@ TEST(EndsStream, ByTheFormsOwnEnd) {
   EXPECT_TRUE(ends_stream("data: [DONE]\n\n", Form::kResponses, true));
   EXPECT_FALSE(ends_stream(completed, Form::kCompletion, true));
 
-  EXPECT_TRUE(says_last(reason + stop, Form::kMessages));
-  EXPECT_FALSE(says_last(reason, Form::kMessages));
-  EXPECT_FALSE(says_last(stop + kText, Form::kMessages));
-  EXPECT_TRUE(says_last(completed, Form::kResponses));
-  EXPECT_FALSE(says_last(completed, Form::kCompletion));
-  EXPECT_TRUE(says_last("data: [DONE]\n\n", Form::kCompletion));
+  EXPECT_TRUE(contains_last_event(reason + stop, Form::kMessages));
+  EXPECT_FALSE(contains_last_event(reason, Form::kMessages));
+  EXPECT_FALSE(contains_last_event(stop + kText, Form::kMessages));
+  EXPECT_TRUE(contains_last_event(completed, Form::kResponses));
+  EXPECT_FALSE(contains_last_event(completed, Form::kCompletion));
+  EXPECT_TRUE(contains_last_event("data: [DONE]\n\n", Form::kCompletion));
 }
 
 TEST(EndsAnswer, NotByAnEmptyFinishReason) {

@@ -36,7 +36,7 @@ TEST(ResumeTap, ClientsGetTheStreamTheyWouldGetWithoutIt) {
                               chunk("", "", "\"stop\"") + kUsage + "data: [DONE]\n\n";
   EXPECT_EQ(cut(tap, with), without);
   EXPECT_TRUE(tap.heartbeats() && tap.done() && tap.resumable());
-  EXPECT_EQ(tap.ids_told(), 4u);
+  EXPECT_EQ(tap.ids_delivered(), 4u);
 }
 
 std::string counted(const std::string& prompt, const std::string& completion, const std::string& cached) {
@@ -58,7 +58,7 @@ TEST(ResumeTap, LastChunkHasTheCounts) {
   EXPECT_EQ(cut(tap, chunk("", told_last("2", counted("30", "2", "16")), "\"stop\"") + "data: [DONE]\n\n"),
             chunk("", "", "\"stop\"") + "data: [DONE]\n\n");
   EXPECT_TRUE(tap.resumable());
-  EXPECT_EQ(tap.ids_told(), 2u);
+  EXPECT_EQ(tap.ids_delivered(), 2u);
   ASSERT_TRUE(tap.counts());
   EXPECT_EQ(tap.counts()->prompt_tokens, 30);
   EXPECT_EQ(tap.counts()->completion_tokens, 2);
@@ -85,7 +85,7 @@ TEST(ResumeTap, CountsAreOfTheLastWorkerThatComputed) {
   cut(strays, chunk("a", told("8", "1")));
   strays.next_worker(true);
   cut(strays, chunk("", told_last("2", counted("30", "2", "16"), "1"), "\"stop\"", "chatcmpl-2"));
-  EXPECT_TRUE(strays.strayed());
+  EXPECT_TRUE(strays.diverged());
   EXPECT_FALSE(strays.counts());
 }
 
@@ -117,8 +117,8 @@ TEST(ResumeTap, TextThatLooksLikeAMemberPasses) {
     EXPECT_TRUE(tap.resumable());
     EXPECT_EQ(cut(tap, other), other);
     EXPECT_FALSE(tap.resumable()) << other;
-    EXPECT_EQ(tap.ids_told(), 0u);
-    EXPECT_EQ(tap.tokens_told(), 1u);
+    EXPECT_EQ(tap.ids_delivered(), 0u);
+    EXPECT_EQ(tap.tokens_delivered(), 1u);
     EXPECT_FALSE(tap.counts());
   }
   ResumeTap tap(true);
@@ -142,7 +142,7 @@ TEST(ResumeTap, SeveralChoicesAreNotResumable) {
   EXPECT_FALSE(tap.resumable());
   tap.next_worker(false);
   EXPECT_EQ(cut(tap, chunk("b", told("8", "1"), "null", "chatcmpl-2")), chunk("b", "", "null", "chatcmpl-2"));
-  EXPECT_FALSE(tap.strayed());
+  EXPECT_FALSE(tap.diverged());
 }
 
 TEST(ResumeTap, MissingSeedOrIdentityIsNotResumable) {
@@ -163,8 +163,8 @@ TEST(ResumeTap, TooLongAnAnswerIsNotKept) {
   cut(tap, chunk("a", told(ids)));
   EXPECT_FALSE(tap.resumable());
   EXPECT_EQ(cut(tap, chunk("z", told(ids))), chunk("z", ""));
-  EXPECT_EQ(tap.ids_told(), 0u);
-  EXPECT_EQ(tap.tokens_told(), 1 + ResumeTap::kIdsMax + 1024) << "but counted";
+  EXPECT_EQ(tap.ids_delivered(), 0u);
+  EXPECT_EQ(tap.tokens_delivered(), 1 + ResumeTap::kIdsMax + 1024) << "but counted";
 }
 
 TEST(ResumeTap, NextWorkerContinuesTheStream) {
@@ -174,10 +174,10 @@ TEST(ResumeTap, NextWorkerContinuesTheStream) {
   EXPECT_FALSE(tap.heartbeats());
   EXPECT_EQ(cut(tap, ": hb\n\n" + chunk("b", told("9", "1")) + chunk("c", told("10"))),
             chunk("b", "") + chunk("c", ""));
-  EXPECT_FALSE(tap.strayed());
+  EXPECT_FALSE(tap.diverged());
   EXPECT_TRUE(tap.resumable());
-  EXPECT_EQ(tap.ids_told(), 3u);
-  EXPECT_EQ(tap.tokens_told(), 3u);
+  EXPECT_EQ(tap.ids_delivered(), 3u);
+  EXPECT_EQ(tap.tokens_delivered(), 3u);
 }
 
 TEST(ResumeTap, WorkerThatBeginsAnewHasStrayed) {
@@ -187,10 +187,10 @@ TEST(ResumeTap, WorkerThatBeginsAnewHasStrayed) {
     cut(tap, chunk("a", told("8", "1")));
     tap.next_worker(true);
     EXPECT_EQ(cut(tap, first + chunk("b", told("9"))), "");
-    EXPECT_TRUE(tap.strayed()) << first;
+    EXPECT_TRUE(tap.diverged()) << first;
     EXPECT_TRUE(tap.resumable()) << "by yet another";
-    EXPECT_EQ(tap.ids_told(), 1u);
-    EXPECT_EQ(tap.tokens_told(), 1u);
+    EXPECT_EQ(tap.ids_delivered(), 1u);
+    EXPECT_EQ(tap.tokens_delivered(), 1u);
     EXPECT_FALSE(tap.done());
   }
 }
@@ -202,7 +202,7 @@ TEST(ResumeTap, FinishReasonIsPassedOnOnce) {
   tap.next_worker(true);
   const std::string rest = std::string(kUsage) + "data: [DONE]\n\n";
   EXPECT_EQ(cut(tap, chunk("", told("", "1"), "\"length\"") + rest), rest);
-  EXPECT_FALSE(tap.strayed());
+  EXPECT_FALSE(tap.diverged());
   EXPECT_TRUE(tap.done());
 }
 

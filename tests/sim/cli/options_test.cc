@@ -62,8 +62,8 @@ TEST(FleetFlags, BindEveryOptionOfTheSimulation) {
   EXPECT_EQ(o.warmup_s, 4.5);
   EXPECT_EQ(o.slo_ttft_ms, 5);
   EXPECT_EQ(o.slo_tpot_ms, 6);
-  EXPECT_EQ(o.tpot_budget_ms, 7.5);
-  EXPECT_EQ(o.batching, Batching::kStatic);
+  EXPECT_EQ(o.scheduler.tpot_budget, std::chrono::microseconds(7500));
+  EXPECT_EQ(o.scheduler.batching, Batching::kStatic);
   EXPECT_EQ(o.drain_s, 8);
   EXPECT_EQ(o.network_ms, 9);
   EXPECT_EQ(o.report_ms, 10);

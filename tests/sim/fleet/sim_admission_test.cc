@@ -33,7 +33,7 @@ class Desk {
                     .place = [this](uint64_t id) -> QueuePlace& { return places_[id]; },
                     .decided = [this](uint64_t id) { decided_.push_back(id); },
                     .asks_again = [this](uint64_t id) { again_.push_back(id); }}) {
-    loads_.adopt(view_);
+    loads_.update_cluster(view_);
   }
 
   route::AdmissionOutcome arrive(uint64_t id, uint64_t persona = 1, uint64_t key = 0) {

@@ -86,8 +86,8 @@ TEST(Simulator, ATpotBudgetKeepsALongPromptFromHoldingUpStreams) {
   SimulationOptions options = options_of(1);
   options.faults = {
       {.kind = Fault::Kind::kLoseReports, .at_s = 0, .target = 0, .for_s = 0.001}};  // tells of gaps
-  const auto longest_gap_ms = [&options](double budget_ms) {
-    options.tpot_budget_ms = budget_ms;
+  const auto longest_gap_ms = [&options](int budget_ms) {
+    options.scheduler.tpot_budget = std::chrono::milliseconds(budget_ms);
     ListSource source({request(0, 1600, 400, 1), request(0.5, 8000, 1, 2)});
     return run(source, options).faults.stall_max_ms;
   };
@@ -98,7 +98,7 @@ TEST(Simulator, ATpotBudgetKeepsALongPromptFromHoldingUpStreams) {
 // The highest of some rates, each a quarter above the one before, at which one node still keeps the limits.
 double sustained_rate(Batching batching) {
   SimulationOptions options = options_of(1);
-  options.batching = batching;
+  options.scheduler.batching = batching;
   options.slo_ttft_ms = 2000;
   options.slo_tpot_ms = 50;
   PersonaWorkload workload = kSmall;

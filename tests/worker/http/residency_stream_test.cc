@@ -86,7 +86,7 @@ class ResidencyStreamTest : public ::testing::Test {
  protected:
   void open(const ResidencyStream::Options& options) {
     loop_.call([&] {
-      stream_ = std::make_unique<ResidencyStream>(loop_.executor(), news_, metrics_, options);
+      stream_ = std::make_unique<ResidencyStream>(loop_.executor(), residency_publisher_, metrics_, options);
       stream_->start();
     });
     server_ = std::make_unique<TestServer>(loop_, [this](Exchange& e) { return serve(*stream_, e); });
@@ -97,7 +97,7 @@ class ResidencyStreamTest : public ::testing::Test {
     server_.reset();
     loop_.call([this] { stream_.reset(); });
   }
-  void publish() { news_.publish(residency_, work_, true, TimePoint{}); }
+  void publish() { residency_publisher_.publish(residency_, work_, true, TimePoint{}); }
   double metric(const std::string& name) const {
     const std::string text = "\n" + metrics_.text();
     return std::atof(text.c_str() + text.find("\n" + name + " ") + name.size() + 2);
@@ -108,7 +108,7 @@ class ResidencyStreamTest : public ::testing::Test {
   testing::SingleBlocks residency_{kBlockSize, 20'000};
   SetWork work_{4};
   int wakes_ = 0;
-  ResidencyPublisher news_{[this] { ++wakes_; }};
+  ResidencyPublisher residency_publisher_{[this] { ++wakes_; }};
   std::unique_ptr<ResidencyStream> stream_;
   std::unique_ptr<TestServer> server_;
 };
@@ -124,21 +124,21 @@ TEST_F(ResidencyStreamTest, BeginsWithSnapshotAndContinuesWithChanges) {
   EXPECT_NE(reader.head().find("text/event-stream"), std::string::npos);
   const ResidencyEvent snapshot = reader.next();
   EXPECT_EQ(snapshot.kind, ResidencyEvent::Kind::kSnapshot);
-  EXPECT_EQ(snapshot.epoch, news_.epoch());
+  EXPECT_EQ(snapshot.epoch, residency_publisher_.epoch());
   EXPECT_EQ(snapshot.seq, 2u);
-  EXPECT_EQ(snapshot.items, (std::vector<ResidencyItem>{{ResidencyItem::Kind::kSet, named(1), 32},
-                                                        {ResidencyItem::Kind::kSession, named(2), 48}}));
+  EXPECT_EQ(snapshot.items, (std::vector<ResidencyItem>{{HolderKind::kSet, named(1), 32},
+                                                        {HolderKind::kSession, named(2), 48}}));
   residency_.evicted(2);
   publish();
   const ResidencyEvent gone = reader.next();
   EXPECT_EQ(gone.kind, ResidencyEvent::Kind::kEvicted);
   EXPECT_EQ(gone.seq, 3u);
-  EXPECT_EQ(gone.items, (std::vector<ResidencyItem>{{ResidencyItem::Kind::kSession, named(2), 0}}));
+  EXPECT_EQ(gone.items, (std::vector<ResidencyItem>{{HolderKind::kSession, named(2), 0}}));
   residency_.cached(2, 2, HolderKind::kSet, named(1));
   publish();
   const ResidencyEvent grown = reader.next();
   EXPECT_EQ(grown.kind, ResidencyEvent::Kind::kAdmitted);
-  EXPECT_EQ(grown.items, (std::vector<ResidencyItem>{{ResidencyItem::Kind::kSet, named(1), 48}}));
+  EXPECT_EQ(grown.items, (std::vector<ResidencyItem>{{HolderKind::kSet, named(1), 48}}));
 }
 
 TEST_F(ResidencyStreamTest, AllSubscribersEndWithTheSameState) {

@@ -71,7 +71,7 @@ TEST(Answer, InterleavesChoicesAndLastOneEndsTheStream) {
 TEST(Answer, SendsIdsInEveryPieceSeedInTheFirstAndUsageInTheLast) {
   Answer::Options options = options_of(2);
   options.usage = ChunkUsage::kNone;  // requested by clients, not by gateways
-  options.tells_ids = true;
+  options.includes_token_ids = true;
   options.seed = 9;
   Answer answer(std::move(options));
   std::string out;

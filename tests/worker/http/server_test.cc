@@ -386,7 +386,7 @@ TEST(WorkerServerDrain, EndOfTheGraceEndsStreamsWithAnError) {
   stream.send(request_bytes("POST", "/v1/chat/completions", endless_body()));
   ASSERT_TRUE(stream.read_until("data: "));
   auto drained = worker.start_drain(std::chrono::seconds(60));
-  worker.hurry();
+  worker.skip_grace_period();
   const std::string body = stream.read_reply().body;
   const auto events = events_of(body);
   EXPECT_FALSE(drained.get());

@@ -96,17 +96,17 @@ TEST(BlockPool, AllocatesSeveralInTheOrderOfSingleOnes) {
 
 TEST(BlockPool, CountsOwedBlocksAsUsed) {
   BlockPool pool(3);
-  pool.owe(2);
+  pool.reserve(2);
   EXPECT_EQ(pool.free_count(), 1);
   EXPECT_EQ(pool.used_count(), 2);
   const BlockId first = pool.allocate();
   EXPECT_EQ(pool.allocate(), -1);  // the others are promised
   std::vector<BlockId> blocks;
-  pool.allocate_owed(1, blocks);
+  pool.allocate_reserved(1, blocks);
   EXPECT_NE(blocks, std::vector<BlockId>{first});
-  EXPECT_EQ(pool.owed_count(), 1);
+  EXPECT_EQ(pool.reserved_count(), 1);
   EXPECT_EQ(pool.used_count(), 3);
-  pool.owe(-1);
+  pool.reserve(-1);
   EXPECT_EQ(pool.free_count(), 1);
   EXPECT_TRUE(pool.verify().ok());
 }
@@ -115,10 +115,10 @@ TEST(BlockPoolDeathTest, MisuseAborts) {
   BlockPool pool(2);
   const BlockId block = pool.allocate();
   EXPECT_DEATH(pool.add_cached(2), "not there to be cached");
-  EXPECT_DEATH(pool.owe(2), "not free, or not owed");
+  EXPECT_DEATH(pool.reserve(2), "not free, or not reserved");
   std::vector<BlockId> blocks;
   EXPECT_DEATH(pool.allocate(2, blocks), "not free");
-  EXPECT_DEATH(pool.allocate_owed(1, blocks), "not free, or not owed");
+  EXPECT_DEATH(pool.allocate_reserved(1, blocks), "not free, or not reserved");
   EXPECT_DEATH(pool.add_cached(-1), "not there to be cached");
   pool.add_cached(1);
   EXPECT_DEATH(pool.release(block), "freed while cached");

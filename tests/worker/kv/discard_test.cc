@@ -1,4 +1,4 @@
-// Blocks that may be spoilt leave the cache: unit tests, and random operations against a plain model.
+// Blocks that may be corrupt leave the cache: unit tests, and random operations against a plain model.
 
 #include <gtest/gtest.h>
 
@@ -129,7 +129,7 @@ TEST_F(DiscardTest, APinDoesNotKeepUndrawnBlocks) {
   const auto pin = cache.pin(cache.find(persona), {});
   cache.discard(one, {}, ids_of(one));
   EXPECT_EQ(found_of(one), 0u);
-  EXPECT_TRUE(cache.run_state(pin.path.run) == PrefixCache::RunState::kSpoilt);
+  EXPECT_TRUE(cache.run_state(pin.path.run) == PrefixCache::RunState::kCorrupt);
   EXPECT_EQ(cache.pinned_count(), 3);
   expect_whole({}, {pin});
   visit(one);
@@ -233,13 +233,13 @@ class RandomDiscards : public Cache {
     const auto match = cache.find(some_prompt());
     if (match.count > 0) pins_.push_back(cache.pin(match, {}));
   }
-  bool is_spoilt(const PrefixCache::Pin& pin) const {
-    return cache.run_state(pin.path.run) == PrefixCache::RunState::kSpoilt;
+  bool is_corrupt(const PrefixCache::Pin& pin) const {
+    return cache.run_state(pin.path.run) == PrefixCache::RunState::kCorrupt;
   }
   void unpin() {
     if (pins_.empty()) return;
     const auto at = pins_.begin() + static_cast<std::ptrdiff_t>(pick(pins_.size()));
-    unpinned_spoilt_ += is_spoilt(*at);
+    unpinned_corrupt_ += is_corrupt(*at);
     cache.unpin(*at);
     pins_.erase(at);
   }
@@ -301,7 +301,7 @@ class RandomDiscards : public Cache {
   std::list<Holder> holders_;
   std::vector<PrefixCache::Pin> pins_;
   std::map<std::pair<HolderKind, Hash128>, int64_t> told_;
-  int64_t discards_ = 0, held_ = 0, tails_ = 0, unpinned_spoilt_ = 0;
+  int64_t discards_ = 0, held_ = 0, tails_ = 0, unpinned_corrupt_ = 0;
 };
 
 TEST_F(RandomDiscards, BlocksAreCountedAndReportedExactly) {
@@ -319,7 +319,7 @@ TEST_F(RandomDiscards, BlocksAreCountedAndReportedExactly) {
   EXPECT_GT(discards_, 2'000);
   EXPECT_GT(held_, 500);
   EXPECT_GT(tails_, 500);
-  EXPECT_GT(unpinned_spoilt_, 200);
+  EXPECT_GT(unpinned_corrupt_, 200);
 }
 
 }  // namespace discard_test

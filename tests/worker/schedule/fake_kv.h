@@ -45,7 +45,7 @@ class FakeKv {
   }
 
   // The block's memory fails: nothing in it is a number.
-  void spoil(BlockId block) {
+  void mark_corrupt(BlockId block) {
     std::fill_n(slots_.begin() + static_cast<ptrdiff_t>(block) * block_size_, block_size_, kNan);
   }
 

@@ -80,7 +80,7 @@ class Machine {
   int64_t computed_in_vain() const { return computed_in_vain_; }
   int64_t prompts_before_decodes() const { return prompts_before_decodes_; }
   int64_t batches() const { return batches_; }
-  int64_t spoilt() const { return spoilt_; }
+  int64_t corrupt() const { return corrupt_; }
 
  private:
   struct Sampled {
@@ -88,7 +88,7 @@ class Machine {
     TokenId token;
     bool ends = false;     // for sure
     bool may_end = false;  // or it was told to say less
-    bool spoilt = false;   // it failed: no token was drawn
+    bool corrupt = false;  // it failed: no token was drawn
   };
 
   int pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
@@ -312,8 +312,8 @@ class Machine {
       r.decoding = true;
       if (ahead_) r.unresolved = static_cast<int32_t>(i);
       const int32_t emitted_count = static_cast<int32_t>(r.ids.size()) - r.prompt_count;
-      spoilt_ += last_[i].spoilt = pick(0, 49) == 0;
-      last_[i].ends = last_[i].spoilt || last_[i].token == kStopToken || emitted_count >= r.max_new_count;
+      corrupt_ += last_[i].corrupt = pick(0, 49) == 0;
+      last_[i].ends = last_[i].corrupt || last_[i].token == kStopToken || emitted_count >= r.max_new_count;
       last_[i].may_end = last_[i].ends || r.cut_to_fit;
     }
   }
@@ -323,7 +323,7 @@ class Machine {
     has_last_ = false;
     std::vector<StepToken> tokens;
     for (const Sampled& s : last_) {
-      tokens.push_back({s.id, s.token, s.spoilt || s.token == kStopToken, s.spoilt});
+      tokens.push_back({s.id, s.token, s.corrupt || s.token == kStopToken, s.corrupt});
     }
     now_ += std::chrono::microseconds(pick(1, 30'000) * (pick(0, 20) == 0 ? 100 : 1));
     std::vector<RequestId> finished;
@@ -343,7 +343,7 @@ class Machine {
       ASSERT_LE(ended, s.may_end);
       if (!ended) continue;
       cut_short_ += !s.ends;
-      pins_ += r.pin_blocks > 0 && !s.spoilt;
+      pins_ += r.pin_blocks > 0 && !s.corrupt;
       r.finished = true;
       --live_count_;
     }
@@ -380,7 +380,7 @@ class Machine {
   std::vector<Sampled> last_;  // of the step whose tokens the scheduler does not know yet
   bool has_last_ = false;
   int64_t partial_hits_ = 0, pins_ = 0, refused_beside_pins_ = 0, cut_short_ = 0, computed_in_vain_ = 0;
-  int64_t spoilt_ = 0;
+  int64_t corrupt_ = 0;
   int64_t prompts_before_decodes_ = 0, batches_ = 0;  // of more than one request
   TimePoint now_{};
 };

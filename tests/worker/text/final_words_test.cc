@@ -20,8 +20,9 @@ std::string gone_on_with(std::string_view source, const std::string& last) {
   const auto opened = (*chat)->render(chat_context(request, {}, true, (*chat)->traits()).value());
   request.messages.push_back({Role::kAssistant, last, ""});
   const auto context = chat_context(with_final_tag(request), {}, false, (*chat)->traits());
-  const auto text = up_to_final((*chat)->render(*context).value(), opened.ok() ? *opened : std::string(),
-                                final_text(request, (*chat)->traits().wants_parts));
+  const auto text =
+      split_final_message((*chat)->render(*context).value(), opened.ok() ? *opened : std::string(),
+                          final_text(request, (*chat)->traits().wants_parts));
   return text.ok() ? text->before + "|" + text->words : "error: " + std::string(text.status().message());
 }
 

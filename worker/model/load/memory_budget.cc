@@ -13,15 +13,17 @@ std::string gib(int64_t bytes) {
 
 }  // namespace
 
-StatusOr<int64_t> kv_blocks_that_fit(const MemoryAsk& ask) {
-  const int64_t taken = ask.device.total_bytes - ask.device.free_bytes;
-  const auto usable = static_cast<int64_t>(static_cast<double>(ask.device.total_bytes) * ask.utilization);
+StatusOr<int64_t> kv_blocks_that_fit(const MemoryRequest& request) {
+  const int64_t taken = request.device.total_bytes - request.device.free_bytes;
+  const auto usable =
+      static_cast<int64_t>(static_cast<double>(request.device.total_bytes) * request.utilization);
   const int64_t left = usable - taken - kStepReserveBytes;
-  if (left >= ask.block_bytes) return left / ask.block_bytes;
+  if (left >= request.block_bytes) return left / request.block_bytes;
   return absl::ResourceExhaustedError(absl::StrCat(
-      "no room for KV: of the device's ", gib(ask.device.total_bytes), ", gpu_memory_utilization ",
-      ask.utilization, " allows ", gib(usable), "; weights, activations and whoever else is there take ",
-      gib(taken), ", steps up to ", gib(kStepReserveBytes), ", and one block of KV is ", gib(ask.block_bytes),
+      "no room for KV: of the device's ", gib(request.device.total_bytes), ", gpu_memory_utilization ",
+      request.utilization, " allows ", gib(usable), "; weights, activations and whoever else is there take ",
+      gib(taken), ", steps up to ", gib(kStepReserveBytes), ", and one block of KV is ",
+      gib(request.block_bytes),
       ". A smaller max_num_batched_tokens or max_num_seqs needs less, dtype bfloat16 half of float32"));
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// Which of several strings is completed first in a text that comes byte by byte: the automaton of Aho and
-// Corasick ("Efficient string matching", CACM 18(6), 1975). Linear in the strings' bytes to build, and in the
-// text's to run, whatever both are. Not thread-safe; one a stream.
+// Finds the first of several strings that is completed in a text that comes byte by byte: the automaton of
+// Aho and Corasick ("Efficient string matching", CACM 18(6), 1975). Linear in the strings' bytes to build,
+// and in the text's to run, whatever both are. Not thread-safe; one a stream.
 
 #include <absl/container/flat_hash_map.h>
 

@@ -37,7 +37,7 @@ CandidateOrder order_by_cost(const PolicyInput& input, size_t order_max, size_t 
   for (size_t i = 0; i < nodes.size(); ++i) {
     const NodeIndex node = nodes[(start + i) % nodes.size()];
     const CachedPrefix::Here here = resident.at(node);
-    ranked.push_back(plain_candidate(input, node, Branch::kRival, here.expected));
+    ranked.push_back(plain_candidate(input, node, Branch::kBaseline, here.expected));
     ranked.back().miss = static_cast<double>(input.tokens.prompt - here.cached);
     ranked.back().cost = cost_of(node, here);
   }

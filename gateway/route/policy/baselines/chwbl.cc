@@ -27,7 +27,7 @@ class ChwblPolicy final : public RoutePolicy {
  public:
   explicit ChwblPolicy(const AffinityOptions& options) : options_(options) {}
 
-  void adopt(const ClusterView& view) override {
+  void update_cluster(const ClusterView& view) override {
     ring_.clear();
     ring_.reserve(view.size() * kPlacesPerNode);
     for (NodeIndex n = 0; n < view.size(); ++n) {
@@ -60,7 +60,7 @@ class ChwblPolicy final : public RoutePolicy {
       if (!loads.in_group(input.group, node)) continue;
       const bool fits = total == 0 || loads.own_requests(node) + 1 <= bound;
       within += fits ? 1 : 0;
-      ranked.push_back(plain_candidate(input, node, Branch::kRival, resident.at(node).expected));
+      ranked.push_back(plain_candidate(input, node, Branch::kBaseline, resident.at(node).expected));
       ranked.back().cost = static_cast<double>(ranked.size() - 1 + (fits ? 0 : nodes));
     }
     return order_of(ranked, options_.order_max);

@@ -43,10 +43,10 @@ class DynamoPolicy final : public RoutePolicy {
                          });
   }
 
-  void sent(const PolicyRequest& request, TimePoint) override {
+  void on_sent(const PolicyRequest& request, TimePoint) override {
     if (request.node >= nodes_.size()) nodes_.resize(request.node + size_t{1});
     Node& node = nodes_[request.node];
-    const Flight flight{request.node, node.life, request.key.set,
+    const Flight flight{request.node, node.incarnation, request.key.set,
                         static_cast<double>(request.tokens.prompt - request.tokens.prefix)};
     node.tokens += flight.own_tokens;
     if (!flight.set.is_zero()) {
@@ -59,13 +59,13 @@ class DynamoPolicy final : public RoutePolicy {
     flights_.emplace(request.id, flight);
   }
 
-  void finished(const PolicyRequest& request, TimePoint) override {
+  void on_finished(const PolicyRequest& request, TimePoint) override {
     const auto it = flights_.find(request.id);
     if (it == flights_.end()) return;
     const Flight flight = it->second;
     flights_.erase(it);
     Node& node = nodes_[flight.node];
-    if (node.life != flight.life) return;
+    if (node.incarnation != flight.incarnation) return;
     node.tokens -= flight.own_tokens;
     const auto shared = node.sets.find(flight.set);
     if (shared == node.sets.end() || --shared->second.requests > 0) return;
@@ -74,7 +74,7 @@ class DynamoPolicy final : public RoutePolicy {
   }
 
   void forget_node(NodeIndex node) override {
-    if (node < nodes_.size()) nodes_[node] = Node{{}, 0, nodes_[node].life + 1};
+    if (node < nodes_.size()) nodes_[node] = Node{{}, 0, nodes_[node].incarnation + 1};
   }
 
  private:
@@ -85,11 +85,11 @@ class DynamoPolicy final : public RoutePolicy {
   struct Node {
     absl::flat_hash_map<Hash128, Shared> sets;  // of the requests there
     double tokens = 0;                          // of all of them, each set counted once
-    uint32_t life = 0;
+    uint32_t incarnation = 0;
   };
   struct Flight {
     NodeIndex node = kNoNode;
-    uint32_t life = 0;
+    uint32_t incarnation = 0;
     Hash128 set;
     double own_tokens = 0;  // beyond the set's
   };

@@ -33,7 +33,7 @@ class GiePolicy final : public RoutePolicy {
  public:
   explicit GiePolicy(const AffinityOptions& options) : options_(options), lru_(kLinksPerNode) {}
 
-  void adopt(const ClusterView& view) override {
+  void update_cluster(const ClusterView& view) override {
     for (NodeIndex n = 0; n < view.size(); ++n) lru_.set_budget(n, kTokensPerNode);
   }
 
@@ -65,12 +65,12 @@ class GiePolicy final : public RoutePolicy {
         });
   }
 
-  void sent(const PolicyRequest& request, TimePoint) override {
+  void on_sent(const PolicyRequest& request, TimePoint) override {
     const PromptLinks links = matched_links(request.key, request.tokens);
     // The longest first, so that the beginning is used last and forgotten last.
     for (size_t i = links.size(); i-- > 0;) {
       const int64_t before = i > 0 ? links[i - 1].tokens : 0;
-      ResidencyIndex::Put put{links[i].hash, Held::kSet, request.node, links[i].tokens, 0};
+      ResidencyIndex::Put put{links[i].hash, HolderKind::kSet, request.node, links[i].tokens, 0};
       put.charge = std::max<int64_t>(links[i].tokens - before, 0);
       lru_.put(put);
     }

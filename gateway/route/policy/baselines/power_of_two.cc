@@ -28,7 +28,7 @@ class PowerOfTwoPolicy final : public RoutePolicy {
     const CachedPrefix resident(input.known, input.key, input.tokens);
     std::vector<Candidate> ranked;
     for (size_t i = 0; i < count; ++i) {
-      ranked.push_back(plain_candidate(input, drawn[i], Branch::kRival, resident.at(drawn[i]).expected));
+      ranked.push_back(plain_candidate(input, drawn[i], Branch::kBaseline, resident.at(drawn[i]).expected));
       ranked.back().cost = static_cast<double>(i);
     }
     return order_of(ranked, options_.order_max);

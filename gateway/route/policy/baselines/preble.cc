@@ -35,10 +35,10 @@ bool contains(const Nodes& nodes, NodeIndex node) {
 
 PreblePolicy::PreblePolicy(const AffinityOptions& options) : options_(options), links_(kTreeLinksMax) {}
 
-void PreblePolicy::adopt(const ClusterView& view) {
+void PreblePolicy::update_cluster(const ClusterView& view) {
   cost_.resize(view.size(), 0);
   per_token_.resize(view.size(), kFirstSecondsPerToken);
-  life_.resize(view.size(), 0);
+  incarnation_.resize(view.size(), 0);
   routable_.assign(view.size(), false);
   for (NodeIndex n = 0; n < view.size(); ++n) routable_[n] = view.routable(n);
 }
@@ -157,7 +157,7 @@ void PreblePolicy::join(Link& link, NodeIndex node) {
   if (!contains(link.nodes, node)) link.nodes.push_back(node);
 }
 
-void PreblePolicy::sent(const PolicyRequest& request, TimePoint now) {
+void PreblePolicy::on_sent(const PolicyRequest& request, TimePoint now) {
   if (request.node >= cost_.size()) return;  // of no known cluster
   sent_count_ += 1;
   expire(now);
@@ -176,7 +176,7 @@ void PreblePolicy::sent(const PolicyRequest& request, TimePoint now) {
   Flight flight;
   flight.part = id;
   flight.node = request.node;
-  flight.life = life_[request.node];
+  flight.incarnation = incarnation_[request.node];
   flight.sent_at = now;
   flights_.emplace(request.id, flight);
   if (sent_count_ >= kRebalanceFrom * cost_.size() && now >= balanced_at_ + kRebalanceEvery) rebalance(now);
@@ -199,13 +199,13 @@ void PreblePolicy::first_byte(const PolicyRequest& request, TimePoint now) {
   here.ttft[1].count += 1;
 }
 
-void PreblePolicy::finished(const PolicyRequest& request, TimePoint now) {
+void PreblePolicy::on_finished(const PolicyRequest& request, TimePoint now) {
   const auto it = flights_.find(request.id);
   if (it == flights_.end()) return;
   const Flight flight = it->second;
   flights_.erase(it);
   Part* part = find(flight.part);
-  if (part != nullptr && flight.life == life_[flight.node]) {
+  if (part != nullptr && flight.incarnation == incarnation_[flight.node]) {
     change(*part, [&] { here_of(*part, flight.node).active -= 1; });
   }
   // A node's time per token is in all its parts' costs: they are summed anew with the next rebalancing.
@@ -302,7 +302,7 @@ bool PreblePolicy::overloaded(const Part& part, NodeIndex node, int64_t half) co
 
 void PreblePolicy::forget_node(NodeIndex node) {
   if (node >= cost_.size()) return;
-  life_[node] += 1;
+  incarnation_[node] += 1;
   per_token_[node] = kFirstSecondsPerToken;
   for (auto& [id, part] : parts_) {
     const auto at = std::find(part.nodes.begin(), part.nodes.end(), node);

@@ -41,10 +41,10 @@ class PreblePolicy final : public RoutePolicy {
  public:
   explicit PreblePolicy(const AffinityOptions& options);
   CandidateOrder choose(const PolicyInput& input, Random& random) const override;
-  void sent(const PolicyRequest& request, TimePoint now) override;
+  void on_sent(const PolicyRequest& request, TimePoint now) override;
   void first_byte(const PolicyRequest& request, TimePoint now) override;
-  void finished(const PolicyRequest& request, TimePoint now) override;
-  void adopt(const ClusterView& view) override;
+  void on_finished(const PolicyRequest& request, TimePoint now) override;
+  void update_cluster(const ClusterView& view) override;
   void forget_node(NodeIndex node) override;
 
  private:
@@ -92,7 +92,7 @@ class PreblePolicy final : public RoutePolicy {
   struct Flight {
     PartId part = kNoPart;
     NodeIndex node = kNoNode;
-    uint32_t life = 0;
+    uint32_t incarnation = 0;
     TimePoint sent_at{}, first_at{};
   };
 
@@ -122,7 +122,7 @@ class PreblePolicy final : public RoutePolicy {
   absl::flat_hash_map<uint64_t, Flight> flights_;
   std::vector<double> cost_;       // by node, updated with every change
   std::vector<double> per_token_;  // mean seconds of an answer's token, by node
-  std::vector<uint32_t> life_;
+  std::vector<uint32_t> incarnation_;
   std::vector<bool> routable_;
   uint64_t sent_count_ = 0;
   TimePoint balanced_at_{};

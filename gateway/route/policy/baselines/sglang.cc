@@ -36,9 +36,9 @@ class SglangCacheAwarePolicy final : public RoutePolicy {
  public:
   explicit SglangCacheAwarePolicy(const AffinityOptions& options) : options_(options), tree_(kTreeLinksMax) {}
 
-  void adopt(const ClusterView& view) override {
+  void update_cluster(const ClusterView& view) override {
     sent_counts_.resize(view.size());
-    lives_.resize(view.size());
+    incarnations_.resize(view.size());
     routable_.assign(view.size(), false);
     first_routable_ = kNoNode;
     for (NodeIndex n = 0; n < view.size(); ++n) {
@@ -66,7 +66,7 @@ class SglangCacheAwarePolicy final : public RoutePolicy {
     });
   }
 
-  void sent(const PolicyRequest& request, TimePoint) override {
+  void on_sent(const PolicyRequest& request, TimePoint) override {
     const NodeIndex tenant = match(request.key, request.tokens);
     const bool gone = tenant != kNoNode && (tenant >= routable_.size() || !routable_[tenant]);
     if (gone && request.node == first_routable_) return;  // not learned: see above
@@ -74,24 +74,26 @@ class SglangCacheAwarePolicy final : public RoutePolicy {
     // The longest first: of a prompt the end is forgotten first.
     const PromptLinks links = prompt_links(request.key, request.tokens);
     for (auto link = links.rbegin(); link != links.rend(); ++link)
-      tree_.touch(link->hash) = Tenant{request.node, life_of(request.node), link->tokens};
+      tree_.touch(link->hash) = Tenant{request.node, incarnation_of(request.node), link->tokens};
   }
 
   // Not in the original, where a worker is its address and never shares a slot.
   void replace_node(NodeIndex node) override {
-    if (node >= lives_.size()) return;
-    lives_[node] += 1;
+    if (node >= incarnations_.size()) return;
+    incarnations_[node] += 1;
     sent_counts_[node] = 0;
   }
 
  private:
   struct Tenant {
     NodeIndex node = kNoNode;
-    uint32_t life = 0;  // of the slot
+    uint32_t incarnation = 0;  // of the slot
     int64_t tokens = 0;
   };
 
-  uint32_t life_of(NodeIndex node) const { return node < lives_.size() ? lives_[node] : 0; }
+  uint32_t incarnation_of(NodeIndex node) const {
+    return node < incarnations_.size() ? incarnations_[node] : 0;
+  }
 
   // The node of the longest match, where that is enough of the prompt; else none.
   NodeIndex match(const PrefixKey& key, const RequestTokens& tokens) const {
@@ -100,7 +102,7 @@ class SglangCacheAwarePolicy final : public RoutePolicy {
     int64_t matched = 0;
     for (const PromptLink& link : links) {
       const Tenant* found = tree_.find(link.hash);
-      if (found == nullptr || found->life != life_of(found->node)) break;
+      if (found == nullptr || found->incarnation != incarnation_of(found->node)) break;
       tenant = found->node;
       matched = std::min(found->tokens, link.tokens);
     }
@@ -110,8 +112,8 @@ class SglangCacheAwarePolicy final : public RoutePolicy {
 
   AffinityOptions options_;
   LruMap<Tenant> tree_;
-  std::vector<int64_t> sent_counts_;  // by node
-  std::vector<uint32_t> lives_;       // by node: number of earlier nodes in the slot
+  std::vector<int64_t> sent_counts_;    // by node
+  std::vector<uint32_t> incarnations_;  // by node: number of earlier nodes in the slot
   std::vector<bool> routable_;
   NodeIndex first_routable_ = kNoNode;
 };

@@ -29,7 +29,7 @@ class AdmissionControllerTest : public ::testing::Test {
   }
   void workers(size_t count, uint64_t epoch) {
     view_ = std::make_shared<ClusterView>(epoch, nodes(count));
-    loads_.adopt(*view_);
+    loads_.update_cluster(*view_);
   }
   AdmissionController::Workers now_there() const { return {*view_, loads_, 1}; }
   // Requests of so many let in at once.
@@ -73,7 +73,7 @@ TEST_F(AdmissionControllerTest, RoomIsKeptForALookAndForgottenWithTheView) {
   const auto room = [&](int64_t ms) { return controller.preview(request(), now_there(), at_ms(ms)).room; };
   EXPECT_EQ(room(0), 2);
   view_ = std::make_shared<ClusterView>(1, nodes(2));  // as only a report could change it: the same view
-  loads_.adopt(*view_);
+  loads_.update_cluster(*view_);
   EXPECT_EQ(room(49), 2);
   EXPECT_EQ(room(50), 4);
   workers(3, 2);
@@ -86,7 +86,7 @@ TEST_F(AdmissionControllerTest, RoomsOfManyModelsAreForgottenBeforeTheNextLook) 
   AdmissionController controller(options());
   EXPECT_EQ(controller.preview(request(), now_there(), at_ms(0)).room, 2);
   view_ = std::make_shared<ClusterView>(1, nodes(2));  // as only a report could change it: the same view
-  loads_.adopt(*view_);
+  loads_.update_cluster(*view_);
   const auto name_models = [&](int from, int to) {
     for (int i = from; i < to; ++i) {
       const std::string model = "model " + std::to_string(i);

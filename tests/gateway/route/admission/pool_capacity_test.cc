@@ -43,7 +43,7 @@ class Fleet : public testing::Test {
       nodes[i].models = {"demo"};
     }
     view = ClusterView(1, nodes);
-    loads.adopt(view);
+    loads.update_cluster(view);
     for (NodeIndex node = 0; node < 3; ++node) report(node, 0);
   }
   void report(NodeIndex node, int64_t running) {

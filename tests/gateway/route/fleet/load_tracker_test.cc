@@ -24,7 +24,7 @@ NodeReport report_of(int64_t running, int64_t pending, int64_t work = 0) {
 
 LoadTracker book_over(size_t nodes, AffinityOptions options = {}) {
   LoadTracker book(options);
-  book.adopt(*cluster(nodes));
+  book.update_cluster(*cluster(nodes));
   return book;
 }
 

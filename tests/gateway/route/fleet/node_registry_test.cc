@@ -241,7 +241,7 @@ TEST(NodeRegistry, DrainedNodeLeavesAndIsAskedNoMoreOnceItHasLeft) {
   EXPECT_FALSE(registry.view()->may_be_home(0));
   EXPECT_EQ(registry.nodes()[0].state(), NodeState::kDraining) << "an operator's word counts at once";
   EXPECT_THAT(registry.drain(0, moment(2)), IsEmpty());
-  EXPECT_THAT(kinds(registry.left(0)), ElementsAre(Kind::kAdopt));
+  EXPECT_THAT(kinds(registry.handover_done(0)), ElementsAre(Kind::kAdopt));
   EXPECT_FALSE(registry.view()->routable(0));
   EXPECT_EQ(view_of(registry, 0).state, NodeState::kDraining);
   // Good probes do not end it; an operator does.
@@ -276,7 +276,7 @@ TEST(NodeRegistry, NoticeGivesTheNodesSetsThatLongToMove) {
   EXPECT_EQ(actions[2].until, at(31));
   EXPECT_TRUE(view_of(registry, 0).leaving);
   EXPECT_THAT(registry.saw_notice(0, std::chrono::seconds(29), moment(2)), IsEmpty()) << "said already";
-  registry.left(0);
+  registry.handover_done(0);
   EXPECT_EQ(view_of(registry, 0).state, NodeState::kDraining);
 }
 
@@ -340,7 +340,7 @@ TEST(NodeRegistry, RetiredNodeIsRemovedOnceItHasLeft) {
   EXPECT_THAT(kinds(registry.retire(0, moment(1))),
               ElementsAre(Kind::kDrains, Kind::kAdopt, Kind::kMoveSets));
   EXPECT_TRUE(registry.nodes()[0].member());
-  EXPECT_THAT(kinds(registry.left(0)),
+  EXPECT_THAT(kinds(registry.handover_done(0)),
               ElementsAre(Kind::kStay, Kind::kDisconnect, Kind::kForget, Kind::kRemoved, Kind::kAdopt));
   EXPECT_FALSE(registry.nodes()[0].member());
 }
@@ -349,7 +349,7 @@ TEST(NodeRegistry, RetiredNodeIsRemovedAtOnceWhereNothingMoves) {
   NodeRegistry registry = registry_with(3);
   EXPECT_THAT(kinds(registry.retire(0, {at(1), false, true})), Contains(Kind::kRemoved));
   registry.drain(1, moment(1));
-  registry.left(1);
+  registry.handover_done(1);
   EXPECT_THAT(kinds(registry.retire(1, moment(2))), Contains(Kind::kRemoved))
       << "an operator drained it before";
   registry.retire(2, moment(3));
@@ -492,27 +492,27 @@ TEST(NodeRegistry, NoMoreNodesThanSlots) {
 
 TEST(NodeRegistry, FirstLookIsOverWhenAllOfTheStartHaveBeenProbed) {
   NodeRegistry registry({}, {named("a"), named("b"), named("c"), named("d")});
-  EXPECT_FALSE(registry.first_look().over());
+  EXPECT_FALSE(registry.initial_probing().over());
   see(registry, 0, HealthEvent::kProbeFail);
   see(registry, 1, HealthEvent::kProbeNotReady);
   see(registry, 2, HealthEvent::kConnectError);
   registry.remove(3);
-  EXPECT_FALSE(registry.first_look().over()) << "a request's failure is no probe";
+  EXPECT_FALSE(registry.initial_probing().over()) << "a request's failure is no probe";
   see(registry, 2, HealthEvent::kProbeOk);
-  EXPECT_TRUE(registry.first_look().over());
+  EXPECT_TRUE(registry.initial_probing().over());
   ASSERT_TRUE(registry.add(named("e")).ok());
-  EXPECT_TRUE(registry.first_look().over()) << "a later node is nothing to wait for";
+  EXPECT_TRUE(registry.initial_probing().over()) << "a later node is nothing to wait for";
 }
 
 TEST(NodeRegistry, FirstLookWaitsForMembersNotYetListed) {
   NodeRegistry registry({}, {});
-  registry.first_look().await_members();
-  EXPECT_FALSE(registry.first_look().over());
+  registry.initial_probing().await_members();
+  EXPECT_FALSE(registry.initial_probing().over());
   ASSERT_TRUE(registry.add(named("a")).ok());
-  registry.first_look().members_known();
-  EXPECT_FALSE(registry.first_look().over()) << "its members are known, and not probed";
+  registry.initial_probing().members_known();
+  EXPECT_FALSE(registry.initial_probing().over()) << "its members are known, and not probed";
   registry.saw_notice(0, std::chrono::seconds(3), moment(1));
-  EXPECT_TRUE(registry.first_look().over());
+  EXPECT_TRUE(registry.initial_probing().over());
 }
 
 }  // namespace node_registry_test

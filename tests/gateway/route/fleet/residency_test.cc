@@ -15,7 +15,7 @@ namespace residency_test {
 using testing_cluster::numbered_set;
 
 ResidencyIndex::Put put_of(int key, NodeIndex node, int64_t tokens) {
-  return {numbered_set(key), Held::kSet, node, tokens, tokens};
+  return {numbered_set(key), HolderKind::kSet, node, tokens, tokens};
 }
 
 TEST(Residency, HoldersAreFoundBySetAndByNode) {
@@ -91,7 +91,7 @@ struct Feeder {
   ResidencyFeeds feeds;
   ResidencyIndex index{1000};
   FeedResult tell(ResidencyEvent::Kind kind, uint64_t epoch, uint64_t seq, int set, int64_t tokens) {
-    const ResidencyItem item{numbered_set(set), Held::kSet, tokens};
+    const ResidencyItem item{numbered_set(set), HolderKind::kSet, tokens};
     ResidencyEvent event;
     event.kind = kind;
     event.epoch = epoch;
@@ -150,7 +150,7 @@ TEST(ResidencyFeed, ConvergesHoweverManyEventsAreLost) {
     uint64_t epoch = 1, seq = 0;
     const auto snapshot = [&] {
       std::vector<ResidencyItem> items;
-      for (const auto& [set, tokens] : truth) items.push_back({numbered_set(set), Held::kSet, tokens});
+      for (const auto& [set, tokens] : truth) items.push_back({numbered_set(set), HolderKind::kSet, tokens});
       ResidencyEvent event;
       event.epoch = epoch;
       event.seq = seq;

@@ -68,9 +68,9 @@ class World {
     }
     const auto prompt_tokens = static_cast<int64_t>(text.size()) / kBytesPerToken;
     const auto cached = std::min(static_cast<int64_t>(common) / kBytesPerToken / 16 * 16, prompt_tokens - 1);
-    Sent sent = router_.sent(key, "demo", candidate, at_ms(now_));
+    InFlight sent = router_.on_sent(key, "demo", candidate, at_ms(now_));
     router_.first_byte(key, sent, at_ms(now_ + 10));
-    router_.finished(key, sent, AnswerCounts{prompt_tokens, kAnswer, cached, true}, at_ms(now_ + 20));
+    router_.on_finished(key, sent, AnswerCounts{prompt_tokens, kAnswer, cached, true}, at_ms(now_ + 20));
     computed_.push_back(text + answer());
     asked_ += 1;
     return std::abs(static_cast<double>(candidate.expect_cached - cached)) /

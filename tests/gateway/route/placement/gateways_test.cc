@@ -15,8 +15,8 @@ namespace gateways_test {
 
 using namespace testing_cluster;
 
-GatewayNews news_of(uint64_t name, uint32_t nodes = 4, TableVersion table = {}) {
-  return GatewayNews{Hash128{0, name}, table, nodes, 0};
+GatewayAnnouncement announcement_of(uint64_t name, uint32_t nodes = 4, TableVersion table = {}) {
+  return GatewayAnnouncement{Hash128{0, name}, table, nodes, 0};
 }
 
 SetLoads loads_of(int sets, double z = 0.5) {
@@ -29,27 +29,27 @@ SetLoads loads_of(int sets, double z = 0.5) {
 
 TEST(Gateways, SmallestNamePlansUntilATableExists) {
   Gateways gateways;
-  const GatewayNews own = news_of(5);
+  const GatewayAnnouncement own = announcement_of(5);
   EXPECT_TRUE(gateways.plans(own, at_ms(0))) << "alone";
-  gateways.observe(own, news_of(7), at_ms(0));
+  gateways.observe(own, announcement_of(7), at_ms(0));
   EXPECT_TRUE(gateways.plans(own, at_ms(1)));
-  gateways.observe(own, news_of(3), at_ms(1000));
+  gateways.observe(own, announcement_of(3), at_ms(1000));
   EXPECT_FALSE(gateways.plans(own, at_ms(1001)));
   EXPECT_TRUE(gateways.plans(own, at_ms(4001))) << "3 is silent";
   // The maker of the table continues to plan.
-  EXPECT_TRUE(gateways.plans(news_of(5, 4, {9, {0, 5}}), at_ms(1001)));
-  EXPECT_FALSE(gateways.plans(news_of(1, 4, {9, {0, 7}}), at_ms(1001)));
+  EXPECT_TRUE(gateways.plans(announcement_of(5, 4, {9, {0, 5}}), at_ms(1001)));
+  EXPECT_FALSE(gateways.plans(announcement_of(1, 4, {9, {0, 7}}), at_ms(1001)));
 }
 
 TEST(Gateways, SilentGatewaysDoNotCount) {
   Gateways gateways;
-  const GatewayNews own = news_of(5);
+  const GatewayAnnouncement own = announcement_of(5);
   const auto place = [&](int64_t ms) { return gateways.place(own.name, at_ms(ms)); };
   EXPECT_EQ(place(0), (GatewayShard{0, 1}));
   gateways.observe(own, own, at_ms(0));
-  gateways.observe(own, news_of(7), at_ms(0));
-  gateways.observe(own, news_of(8), at_ms(1000));
-  gateways.observe(own, news_of(3), at_ms(500));
+  gateways.observe(own, announcement_of(7), at_ms(0));
+  gateways.observe(own, announcement_of(8), at_ms(1000));
+  gateways.observe(own, announcement_of(3), at_ms(500));
   EXPECT_EQ(place(1000), (GatewayShard{1, 4})) << "3 stands before it";
   EXPECT_EQ(place(3250), (GatewayShard{1, 3}));
   EXPECT_EQ(place(3750), (GatewayShard{0, 2}));
@@ -58,51 +58,52 @@ TEST(Gateways, SilentGatewaysDoNotCount) {
 
 TEST(Gateways, GatewayWithoutLoadsOrHalfTheNodesDoesNotPlan) {
   Gateways gateways;
-  const GatewayNews own = news_of(5, 10);
-  gateways.observe(own, news_of(3, 0), at_ms(0));
+  const GatewayAnnouncement own = announcement_of(5, 10);
+  gateways.observe(own, announcement_of(3, 0), at_ms(0));
   EXPECT_TRUE(gateways.plans(own, at_ms(1))) << "3 has nothing to plan from";
-  gateways.observe(own, news_of(3, 5, {1, {0, 3}}), at_ms(2));
-  EXPECT_TRUE(gateways.plans(news_of(5, 10, {1, {0, 3}}), at_ms(3))) << "3 made it, and sees too little now";
-  gateways.observe(own, news_of(3, 6), at_ms(4));
+  gateways.observe(own, announcement_of(3, 5, {1, {0, 3}}), at_ms(2));
+  EXPECT_TRUE(gateways.plans(announcement_of(5, 10, {1, {0, 3}}), at_ms(3)))
+      << "3 made it, and sees too little now";
+  gateways.observe(own, announcement_of(3, 6), at_ms(4));
   EXPECT_FALSE(gateways.plans(own, at_ms(5)));
-  EXPECT_FALSE(gateways.plans(news_of(1, 3), at_ms(5))) << "oneself, too";
-  EXPECT_FALSE(gateways.plans(news_of(1, 0), at_ms(5)));
+  EXPECT_FALSE(gateways.plans(announcement_of(1, 3), at_ms(5))) << "oneself, too";
+  EXPECT_FALSE(gateways.plans(announcement_of(1, 0), at_ms(5)));
 }
 
 TEST(Gateways, OwnNewsAndOtherKindsAreIgnored) {
   Gateways gateways;
-  const GatewayNews own = news_of(5);
-  GatewayNews other = news_of(3);
+  const GatewayAnnouncement own = announcement_of(5);
+  GatewayAnnouncement other = announcement_of(3);
   other.strict_sets = 8;
   gateways.observe(own, other, at_ms(0));
   gateways.observe(own, own, at_ms(0));
   EXPECT_TRUE(gateways.plans(own, at_ms(1)));
-  const GatewayNews ahead = news_of(5, 4, {7, {0, 5}});
-  EXPECT_FALSE(gateways.lacks(other.name, ahead));
-  EXPECT_FALSE(gateways.lacks(own.name, ahead));
+  const GatewayAnnouncement ahead = announcement_of(5, 4, {7, {0, 5}});
+  EXPECT_FALSE(gateways.has_stale_table(other.name, ahead));
+  EXPECT_FALSE(gateways.has_stale_table(own.name, ahead));
   EXPECT_EQ(gateways.others().size(), 1u) << "who is set otherwise can be told";
 }
 
 TEST(Gateways, StrictGatewaysWithAnotherNumberCount) {
   Gateways gateways;
-  GatewayNews own = news_of(5), other = news_of(3);
+  GatewayAnnouncement own = announcement_of(5), other = announcement_of(3);
   own.strict_sets = 16;
   other.strict_sets = 8;
   gateways.observe(own, other, at_ms(0));
   EXPECT_FALSE(gateways.plans(own, at_ms(1)));
   own.table = {7, {0, 5}};
-  EXPECT_TRUE(gateways.lacks(other.name, own));
+  EXPECT_TRUE(gateways.has_stale_table(other.name, own));
 }
 
 TEST(Gateways, FollowedGatewaysAreBounded) {
   Gateways gateways;
-  const GatewayNews own = news_of(1);
-  for (uint64_t name = 2; name < 5000; ++name) gateways.observe(own, news_of(name), at_ms(0));
-  const GatewayNews ahead = news_of(1, 4, {1, {}});
-  EXPECT_FALSE(gateways.lacks(Hash128{0, 4000}, ahead)) << "too many to be followed";
-  EXPECT_TRUE(gateways.lacks(Hash128{0, 2}, ahead));
-  gateways.observe(own, news_of(6000), at_ms(5000));
-  EXPECT_TRUE(gateways.lacks(Hash128{0, 6000}, ahead)) << "the silent make room";
+  const GatewayAnnouncement own = announcement_of(1);
+  for (uint64_t name = 2; name < 5000; ++name) gateways.observe(own, announcement_of(name), at_ms(0));
+  const GatewayAnnouncement ahead = announcement_of(1, 4, {1, {}});
+  EXPECT_FALSE(gateways.has_stale_table(Hash128{0, 4000}, ahead)) << "too many to be followed";
+  EXPECT_TRUE(gateways.has_stale_table(Hash128{0, 2}, ahead));
+  gateways.observe(own, announcement_of(6000), at_ms(5000));
+  EXPECT_TRUE(gateways.has_stale_table(Hash128{0, 6000}, ahead)) << "the silent make room";
 }
 
 TEST(TableMessage, CarriesTheWholePlan) {
@@ -183,16 +184,16 @@ TEST(TableMessage, MalformedFieldIsRefusedAndNamed) {
 }
 
 TEST(TableMessage, NewsTravel) {
-  const GatewayNews news{{1, 2}, {77, {3, 4}}, 12, 8};
-  const std::string message = encode_news(news);
-  const auto got = decode_news(news.name, message);
+  const GatewayAnnouncement announcement{{1, 2}, {77, {3, 4}}, 12, 8};
+  const std::string message = encode_announcement(announcement);
+  const auto got = decode_announcement(announcement.name, message);
   ASSERT_TRUE(got.ok()) << got.status();
-  EXPECT_EQ(got->table, news.table);
+  EXPECT_EQ(got->table, announcement.table);
   EXPECT_EQ(got->nodes, 12u);
   EXPECT_EQ(got->strict_sets, 8u);
-  EXPECT_FALSE(decode_news(news.name, message + "x").ok());
-  EXPECT_FALSE(decode_news(news.name, message.substr(0, 20)).ok());
-  EXPECT_FALSE(decode_news(news.name, "").ok());
+  EXPECT_FALSE(decode_announcement(announcement.name, message + "x").ok());
+  EXPECT_FALSE(decode_announcement(announcement.name, message.substr(0, 20)).ok());
+  EXPECT_FALSE(decode_announcement(announcement.name, "").ok());
 }
 
 class OneTable : public ::testing::Test {
@@ -207,8 +208,8 @@ class OneTable : public ::testing::Test {
     return router_over(std::move(view), options, name);
   }
   static void tell(Router& from, Router& to, TimePoint now) {
-    to.planning().observe(from.planning().news(), now);
-    if (!from.planning().lacks_table(to.planning().news().name)) return;
+    to.planning().observe(from.planning().announcement(), now);
+    if (!from.planning().has_stale_table(to.planning().announcement().name)) return;
     const Status adopted = to.planning().adopt_table(from.planning().table_message());
     EXPECT_TRUE(adopted.ok()) << adopted;
   }
@@ -250,7 +251,7 @@ TEST_F(OneTable, FollowerReplacesGoneHomesUntilTheyReturn) {
   exchange(a, b, at_ms(10));
   const auto common = b.table();
   ASSERT_EQ(common->sets(), a.table()->sets());
-  b.adopt(with_state(*view, 4, NodeState::kDead));
+  b.update_cluster(with_state(*view, 4, NodeState::kDead));
   ASSERT_EQ(b.table()->sets().size(), 60u);
   for (const auto& [set, homes] : b.table()->sets()) {
     EXPECT_FALSE(homes.contains(4));
@@ -258,7 +259,7 @@ TEST_F(OneTable, FollowerReplacesGoneHomesUntilTheyReturn) {
       EXPECT_TRUE(n == 4 || homes.contains(n)) << "nobody else moves";
   }
   EXPECT_EQ(b.planning().version(), a.planning().version()) << "for itself only";
-  b.adopt(view);
+  b.update_cluster(view);
   EXPECT_EQ(b.table().get(), common.get());
 }
 
@@ -289,7 +290,7 @@ TEST_F(OneTable, NodeInTheTableBecomesHomeOnceKnown) {
   exchange(a, b, at_ms(10));
   EXPECT_NE(b.table()->sets(), a.table()->sets());
   EXPECT_EQ(b.table()->sets().size(), 60u) << "every set has a home all the same";
-  b.adopt(cluster(4));
+  b.update_cluster(cluster(4));
   EXPECT_EQ(b.table()->sets(), a.table()->sets());
 }
 
@@ -311,7 +312,7 @@ TEST_F(OneTable, StrictSetsFollowThePlannersNumber) {
     const Decision decision = follower.decide(key(s, s), "demo", at_ms(20));
     for (const Candidate& candidate : decision.order.all()) EXPECT_TRUE(homes->contains(candidate.node));
   }
-  follower.adopt(with_state(*view, 2, NodeState::kDead));
+  follower.update_cluster(with_state(*view, 2, NodeState::kDead));
   EXPECT_EQ(follower.table()->origin().strict_sets, in_force) << "replaced, not divided anew";
   // The planner falls silent: from now on the number is the follower's own.
   follower.plan(at_ms(9000), loads_of(60));
@@ -327,8 +328,8 @@ TEST_F(OneTable, PlannerCountsLoadsOfTheOthers) {
     for (int i = 0; i < times; ++i) {
       const PrefixKey asked = key(set, i);
       const Decision decision = router.decide(asked, "demo", at_ms(i));
-      Sent sent = router.sent(asked, "demo", decision.order[0], at_ms(i));
-      router.finished(asked, sent, AnswerCounts{1100, 10, 0, true}, at_ms(i));
+      InFlight sent = router.on_sent(asked, "demo", decision.order[0], at_ms(i));
+      router.on_finished(asked, sent, AnswerCounts{1100, 10, 0, true}, at_ms(i));
     }
   };
   serve(a, 0, 10);
@@ -337,7 +338,7 @@ TEST_F(OneTable, PlannerCountsLoadsOfTheOthers) {
   b.plan(at_ms(1000));
   EXPECT_EQ(a.table()->sets().size(), 1u);
   for (const auto& [from, to] : {std::pair{&a, &b}, std::pair{&b, &a}}) {
-    const Status adopted = to->planning().adopt_sample(from->planning().news().name,
+    const Status adopted = to->planning().adopt_sample(from->planning().announcement().name,
                                                        from->planning().own().message(), at_ms(1010));
     EXPECT_TRUE(adopted.ok()) << adopted;
   }

@@ -28,15 +28,15 @@ TEST(Handover, LeavingNodeKeepsASetUntilItHasMoved) {
   EXPECT_FALSE(books.avoids(0, numbered_set(1)));
   EXPECT_TRUE(books.avoids(0, numbered_set(3))) << "what it never had goes elsewhere";
   EXPECT_TRUE(books.avoids(0, Hash128{}));
-  EXPECT_EQ(books.keeper(numbered_set(2)), 0u);
-  EXPECT_EQ(books.keeper(numbered_set(3)), kNoNode);
+  EXPECT_EQ(books.draining_holder(numbered_set(2)), 0u);
+  EXPECT_EQ(books.draining_holder(numbered_set(3)), kNoNode);
 
   auto move = books.next();
   ASSERT_TRUE(move.has_value());
   EXPECT_EQ(move->set, numbered_set(1)) << "the hottest first";
   EXPECT_EQ(move->from, 0u);
   EXPECT_FALSE(books.next().has_value()) << "one at a time";
-  books.go_to(*move, 2);
+  books.set_target(*move, 2);
   EXPECT_TRUE(books.avoids(2, numbered_set(1))) << "not before it is computed there";
   EXPECT_FALSE(books.avoids(2, numbered_set(2)));
   EXPECT_FALSE(books.avoids(0, numbered_set(1)));
@@ -58,7 +58,7 @@ TEST(Handover, NodesThatComputeOneSetWaitForTheirOwnMoves) {
   auto first = books.next(), second = books.next(), third = books.next();
   ASSERT_TRUE(first && second && third);
   ASSERT_EQ(third->from, 1u);
-  for (auto* move : {&first, &second, &third}) books.go_to(**move, 2);
+  for (auto* move : {&first, &second, &third}) books.set_target(**move, 2);
   books.done(*second);
   EXPECT_TRUE(books.avoids(2, numbered_set(1))) << "only the other set of that node is there";
   EXPECT_FALSE(books.avoids(2, numbered_set(2)));
@@ -95,7 +95,7 @@ TEST(Handover, JoiningNodeGetsASetsRequestsOnceComputed) {
   books.join(3, numbered({1, 2, 4}), at_ms(1000));
   EXPECT_TRUE(books.avoids(3, numbered_set(1)));
   EXPECT_FALSE(books.avoids(3, numbered_set(9))) << "nothing is known of it";
-  EXPECT_EQ(books.keeper(numbered_set(1)), kNoNode) << "it has nothing to keep";
+  EXPECT_EQ(books.draining_holder(numbered_set(1)), kNoNode) << "it has nothing to keep";
   const auto first = books.next(), second = books.next();
   ASSERT_TRUE(first && second);
   EXPECT_FALSE(books.next().has_value());
@@ -142,7 +142,7 @@ TEST(Handover, SetsOfAHeldNodeWaitAndOthersDoNot) {
   handover.hold(1);
   EXPECT_TRUE(handover.held(1));
   EXPECT_FALSE(handover.next().has_value());
-  EXPECT_EQ(handover.keeper(sets[0]), 1u) << "it keeps them meanwhile";
+  EXPECT_EQ(handover.draining_holder(sets[0]), 1u) << "it keeps them meanwhile";
   handover.join(2, std::span(sets).first(1), at_ms(20'000));
   EXPECT_EQ(handover.next()->to, 2u);
   handover.release(1);
@@ -159,15 +159,15 @@ TEST(Handover, SetsOfAHeldNodeWaitAndOthersDoNot) {
 // A router in every mode that knows sets.
 class HandoverRouting : public ::testing::TestWithParam<Mode> {
  protected:
-  HandoverRouting() { adopt(); }
+  HandoverRouting() { update_cluster(); }
 
   static RouterOptions options() {
     RouterOptions options;
     options.affinity.mode = GetParam();
     return options;
   }
-  void adopt() {
-    router_.adopt(std::make_shared<ClusterView>(++epoch_, nodes_));
+  void update_cluster() {
+    router_.update_cluster(std::make_shared<ClusterView>(++epoch_, nodes_));
     router_.plan(at_ms(now_));
   }
   NodeIndex ask(int set) { return serve(router_, key(set, ++sessions_), at_ms(now_ += 10)); }
@@ -175,14 +175,14 @@ class HandoverRouting : public ::testing::TestWithParam<Mode> {
   void others_are_asked_for() {
     for (int set = 30; set < 60; ++set) ask(set);
     now_ += 10'000;
-    adopt();
+    update_cluster();
   }
   NodeIndex first_for(int set) {
     return router_.preview(key(set, 1'000'000), "demo", at_ms(now_)).order[0].node;
   }
   void leave(NodeIndex node) {
     nodes_[node].leaving = true;
-    adopt();
+    update_cluster();
     router_.handover().leave(node, router_.targets().sets_of(node), at_ms(now_ + 60'000));
   }
 
@@ -213,7 +213,7 @@ TEST_P(HandoverRouting, RequestsStayUntilTheSetHasMovedThenFollowIt) {
   const NodeIndex next = router_.targets().next_home(move->set, "demo", old);
   ASSERT_NE(next, kNoNode);
   ASSERT_NE(next, old);
-  router_.handover().go_to(*move, next);
+  router_.handover().set_target(*move, next);
   EXPECT_EQ(first_for(7), old);
   router_.targets().computed(move->set, next, 1000, at_ms(now_));
   router_.handover().done(*move);
@@ -241,7 +241,7 @@ TEST_P(HandoverRouting, WidespreadSetKeepsItsNumberOfHolders) {
 
 TEST_P(HandoverRouting, SetOfFewNodesMovesToOneOfThem) {
   nodes_ = nodes(12);
-  adopt();
+  update_cluster();
   others_are_asked_for();
   const NodeIndex old = ask(7);
   for (int set = 300; set < 900; ++set) ask(set);  // cold, beside so many
@@ -297,7 +297,7 @@ TEST_P(HandoverRouting, LastNodeIsAskedEvenIfItLeaves) {
   others_are_asked_for();
   const NodeIndex old = ask(7);
   for (NodeView& node : nodes_) node.leaving = true;
-  adopt();
+  update_cluster();
   for (NodeIndex n = 0; n < nodes_.size(); ++n) router_.handover().leave(n, {}, at_ms(now_ + 1));
   const auto order = router_.preview(key(7, 1), "demo", at_ms(now_)).order;
   ASSERT_GE(order.size(), 1u);
@@ -307,7 +307,7 @@ TEST_P(HandoverRouting, LastNodeIsAskedEvenIfItLeaves) {
 
 TEST_P(HandoverRouting, JoiningNodeGetsItsShareOfTheHottestSets) {
   nodes_[3].state = NodeState::kDead;
-  adopt();
+  update_cluster();
   std::vector<Hash128> sets;
   for (int set = 0; set < 40; ++set) {
     sets.push_back(numbered_set(set));
@@ -316,10 +316,10 @@ TEST_P(HandoverRouting, JoiningNodeGetsItsShareOfTheHottestSets) {
   sets.push_back(numbered_set(99));  // without requests
   EXPECT_TRUE(router_.targets().sets_for(3, "demo", sets).empty()) << "it is not there";
   nodes_[3].state = NodeState::kAlive;
-  adopt();
+  update_cluster();
   EXPECT_TRUE(router_.targets().sets_for(3, "other", sets).empty());
   nodes_[3].weight = 0.1;  // during its ramp
-  adopt();
+  update_cluster();
   const std::vector<Hash128> wanted = router_.targets().sets_for(3, "demo", sets);
   ASSERT_FALSE(wanted.empty());
   EXPECT_EQ(wanted[0], numbered_set(11));
@@ -335,14 +335,14 @@ TEST_P(HandoverRouting, JoiningNodeGetsItsShareOfTheHottestSets) {
 // A set that many nodes hold will soon be sent to it, too.
 TEST_P(HandoverRouting, JoiningNodeGetsWidespreadSets) {
   nodes_[3].state = NodeState::kDead;
-  adopt();
+  update_cluster();
   std::vector<Hash128> sets;
   for (int set = 0; set < 40; ++set) {
     sets.push_back(numbered_set(set));
     ask(set);
   }
   nodes_[3].state = NodeState::kAlive;
-  adopt();
+  update_cluster();
   const auto few = router_.targets().sets_for(3, "demo", sets).size();
   for (int set = 0; set < 40; ++set) {
     for (const NodeIndex node : {0, 1})
@@ -366,7 +366,7 @@ TEST(HandoverByTable, JoiningNodeGetsTheTablesSets) {
     Router router(options, 1);
     std::vector<NodeView> fleet = nodes(4);
     fleet[3].state = NodeState::kDead;
-    router.adopt(std::make_shared<ClusterView>(1, fleet));
+    router.update_cluster(std::make_shared<ClusterView>(1, fleet));
     int64_t now = 0;
     std::vector<Hash128> sets;
     const auto ask_all_and_plan = [&] {
@@ -380,7 +380,7 @@ TEST(HandoverByTable, JoiningNodeGetsTheTablesSets) {
     for (int set = 0; set < 200; ++set) sets.push_back(numbered_set(set));
     ask_all_and_plan();
     fleet[3].state = NodeState::kAlive;
-    router.adopt(std::make_shared<ClusterView>(2, fleet));
+    router.update_cluster(std::make_shared<ClusterView>(2, fleet));
     size_t given = 0;
     for (int tick = 0; tick < 20; ++tick) {
       for (const Hash128& set : router.targets().sets_for(3, "demo", sets)) {

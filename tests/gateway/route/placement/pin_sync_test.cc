@@ -8,7 +8,7 @@
 #include <map>
 #include <random>
 
-#include "gateway/route/placement/pin_book.h"
+#include "gateway/route/placement/pin_registry.h"
 
 namespace troupe::route {
 namespace pin_sync_test {
@@ -22,10 +22,10 @@ Hash128 id_of(int number) {
 
 constexpr PinChange kMade = PinChange::kMade, kRemoved = PinChange::kRemoved, kPlaced = PinChange::kPlaced,
                     kExpired = PinChange::kExpired;
-using Heed = PinSync::Heed;
+using ApplyResult = PinSync::ApplyResult;
 
-PinSync::Entry there(int number, int64_t revision, bool ours = false) {
-  return {id_of(number), revision, false, ours};
+PinSync::Entry there(int number, int64_t revision, bool written_by_self = false) {
+  return {id_of(number), revision, false, written_by_self};
 }
 PinSync::Entry gone(int number, int64_t revision) {
   return {id_of(number), revision, true, false};
@@ -44,9 +44,9 @@ void expect_write(PinSync& sync, int number, PinChange change, int64_t revision)
 PinSync with_one_known() {
   PinSync sync;
   const PinSync::Entry one = there(1, 5);
-  sync.begin_look();
-  sync.look({"a", 5}, {&one, 1}, {});
-  EXPECT_EQ(sync.observe(one), Heed::kTaken);
+  sync.begin_reconcile();
+  sync.reconcile({"a", 5}, {&one, 1}, {});
+  EXPECT_EQ(sync.observe(one), ApplyResult::kApplied);
   return sync;
 }
 
@@ -70,7 +70,7 @@ TEST(PinSync, AChangeWaitsUntilItIsWritten) {
 
 TEST(PinSync, WhatComesAndGoesWhileTheStoreIsAwayIsForgotten) {
   PinSync sync;
-  sync.look({"a", 1}, {}, {});
+  sync.reconcile({"a", 1}, {}, {});
   for (int i = 0; i < 1000; ++i) {
     sync.changed(id_of(i), kMade);
     sync.changed(id_of(i), kRemoved);
@@ -86,16 +86,16 @@ TEST(PinSync, RemovalsBeforeTheFirstLookAreWritten) {
   PinSync sync;
   sync.changed(id_of(1), kRemoved);
   const PinSync::Entry one = there(1, 5);
-  EXPECT_TRUE(sync.look({"a", 5}, {&one, 1}, {}).fetch.empty()) << "it is to go";
+  EXPECT_TRUE(sync.reconcile({"a", 5}, {&one, 1}, {}).fetch.empty()) << "it is to go";
   expect_write(sync, 1, kRemoved, 5);
 }
 
 TEST(PinSync, NewsOfAPinThatAClientMadeAreOlderThanThat) {
   PinSync sync = with_one_known();
-  EXPECT_EQ(sync.observe(there(1, 5)), Heed::kOld) << "again";
-  EXPECT_EQ(sync.observe(gone(1, 4)), Heed::kOld);
+  EXPECT_EQ(sync.observe(there(1, 5)), ApplyResult::kStale) << "again";
+  EXPECT_EQ(sync.observe(gone(1, 4)), ApplyResult::kStale);
   sync.changed(id_of(1), kMade);
-  EXPECT_EQ(sync.observe(gone(1, 6)), Heed::kNoted);
+  EXPECT_EQ(sync.observe(gone(1, 6)), ApplyResult::kRecorded);
   EXPECT_FALSE(sync.known(id_of(1)));
   expect_write(sync, 1, kMade, 0);
 }
@@ -104,17 +104,17 @@ TEST(PinSync, NewsOfAPinThatAClientMadeAreOlderThanThat) {
 TEST(PinSync, APlaceDoesNotBringBackWhatWasRemovedElsewhere) {
   PinSync sync = with_one_known();
   sync.changed(id_of(1), kPlaced);
-  EXPECT_EQ(sync.observe(gone(1, 6)), Heed::kTaken);
+  EXPECT_EQ(sync.observe(gone(1, 6)), ApplyResult::kApplied);
   EXPECT_FALSE(sync.waits());
   // The same before its news have come.
   PinSync late = with_one_known();
   late.changed(id_of(1), kPlaced);
   expect_write(late, 1, kPlaced, 5);
-  EXPECT_TRUE(late.refused(gone(1, 9))) << "the book is to drop it";
+  EXPECT_TRUE(late.refused(gone(1, 9))) << "the registry is to drop it";
   EXPECT_FALSE(late.waits());
-  EXPECT_EQ(late.observe(there(1, 6)), Heed::kOld) << "news from before the removal";
-  EXPECT_EQ(late.observe(gone(1, 8)), Heed::kOld);
-  EXPECT_EQ(late.observe(there(1, 10)), Heed::kTaken) << "made anew";
+  EXPECT_EQ(late.observe(there(1, 6)), ApplyResult::kStale) << "news from before the removal";
+  EXPECT_EQ(late.observe(gone(1, 8)), ApplyResult::kStale);
+  EXPECT_EQ(late.observe(there(1, 10)), ApplyResult::kApplied) << "made anew";
 }
 
 TEST(PinSync, WhatAClientMadeIsWrittenOnTopOfTheirs) {
@@ -126,7 +126,7 @@ TEST(PinSync, WhatAClientMadeIsWrittenOnTopOfTheirs) {
   EXPECT_FALSE(sync.refused(gone(1, 8)));
   expect_write(sync, 1, kMade, 0);
   sync.done(9);
-  EXPECT_EQ(sync.observe(there(1, 9, true)), Heed::kOld) << "its echo";
+  EXPECT_EQ(sync.observe(there(1, 9, true)), ApplyResult::kStale) << "its echo";
 }
 
 TEST(PinSync, ARemovalHoldsUnlessTheStoreWasAwayAndTheyMadeItAnew) {
@@ -136,7 +136,8 @@ TEST(PinSync, ARemovalHoldsUnlessTheStoreWasAwayAndTheyMadeItAnew) {
   EXPECT_FALSE(sync.refused(there(1, 6)));
   expect_write(sync, 1, kRemoved, 6);
   sync.failed();
-  EXPECT_EQ(sync.observe(there(1, 7, true)), Heed::kNoted) << "an echo of what was written here before";
+  EXPECT_EQ(sync.observe(there(1, 7, true)), ApplyResult::kRecorded)
+      << "an echo of what was written here before";
   expect_write(sync, 1, kRemoved, 7);
   EXPECT_TRUE(sync.refused(there(1, 8))) << "another gateway has made it last longer";
   EXPECT_FALSE(sync.waits());
@@ -147,21 +148,22 @@ TEST(PinSync, AnEchoDoesNotUndoTheWriteUnderWay) {
   sync.changed(id_of(1), kMade);
   expect_write(sync, 1, kMade, 5);
   sync.changed(id_of(1), kRemoved);
-  EXPECT_EQ(sync.observe(there(1, 6, true)), Heed::kNoted);
+  EXPECT_EQ(sync.observe(there(1, 6, true)), ApplyResult::kRecorded);
   sync.done(6);
   expect_write(sync, 1, kRemoved, 6);
-  EXPECT_EQ(sync.observe(there(1, 6, true)), Heed::kOld);
+  EXPECT_EQ(sync.observe(there(1, 6, true)), ApplyResult::kStale);
   sync.done(7);
-  EXPECT_EQ(sync.observe(there(1, 6, true)), Heed::kOld) << "an echo that is late does not bring it back";
-  EXPECT_EQ(sync.observe(gone(1, 7)), Heed::kOld);
+  EXPECT_EQ(sync.observe(there(1, 6, true)), ApplyResult::kStale)
+      << "an echo that is late does not bring it back";
+  EXPECT_EQ(sync.observe(gone(1, 7)), ApplyResult::kStale);
 }
 
 TEST(PinSync, NewsAfterTheWriteUnderWayAreRead) {
   PinSync sync = with_one_known();
   sync.changed(id_of(1), kMade);
   expect_write(sync, 1, kMade, 5);
-  EXPECT_EQ(sync.observe(there(1, 6, true)), Heed::kNoted);
-  EXPECT_EQ(sync.observe(there(1, 8)), Heed::kNoted);
+  EXPECT_EQ(sync.observe(there(1, 6, true)), ApplyResult::kRecorded);
+  EXPECT_EQ(sync.observe(there(1, 8)), ApplyResult::kRecorded);
   sync.done(6);
   expect_write(sync, 1, kExpired, 6);
   EXPECT_TRUE(sync.refused(there(1, 8)));
@@ -198,16 +200,17 @@ TEST(PinSync, ACompleteLookShowsWhatIsNewAndWhatIsGone) {
   const std::vector<PinSync::Entry> all{there(2, 4), there(4, 9)};
   const std::vector<Hash128> here{id_of(1), id_of(2), id_of(3), id_of(6)};
   expect_write(sync, 3, kMade, 5);
-  sync.begin_look();
-  const PinSync::Look look = sync.look({"a", 10}, all, here);
-  EXPECT_THAT(look.fetch, ElementsAre(id_of(4)));
-  EXPECT_THAT(look.gone, ElementsAre(id_of(1), id_of(6))) << "3 is under way";
-  sync.begin_look();
+  sync.begin_reconcile();
+  const PinSync::Reconciliation differences = sync.reconcile({"a", 10}, all, here);
+  EXPECT_THAT(differences.fetch, ElementsAre(id_of(4)));
+  EXPECT_THAT(differences.gone, ElementsAre(id_of(1), id_of(6))) << "3 is under way";
+  sync.begin_reconcile();
   sync.done(12);
   const std::vector<Hash128> more{id_of(3), id_of(5)};
-  EXPECT_THAT(sync.look({"a", 11}, all, more).gone, IsEmpty()) << "5 waits, 3 was written after the look";
-  sync.begin_look();
-  EXPECT_THAT(sync.look({"a", 12}, all, more).gone, ElementsAre(id_of(3)));
+  EXPECT_THAT(sync.reconcile({"a", 11}, all, more).gone, IsEmpty())
+      << "5 waits, 3 was written after the look";
+  sync.begin_reconcile();
+  EXPECT_THAT(sync.reconcile({"a", 12}, all, more).gone, ElementsAre(id_of(3)));
 }
 
 // Without news of its own: the store's name is another, or its revision has gone back.
@@ -218,10 +221,10 @@ TEST(PinSync, AnotherStoreGetsAllThatIsHere) {
     expect_write(sync, 3, kPlaced, 0);
     EXPECT_EQ(sync.is_same(other), false);
     const std::vector<Hash128> here{id_of(1), id_of(2), id_of(3)};
-    sync.begin_look();
-    const PinSync::Look look = sync.look(other, {}, here);
-    EXPECT_TRUE(look.replaced);
-    EXPECT_THAT(look.gone, IsEmpty());
+    sync.begin_reconcile();
+    const PinSync::Reconciliation differences = sync.reconcile(other, {}, here);
+    EXPECT_TRUE(differences.replaced);
+    EXPECT_THAT(differences.gone, IsEmpty());
     EXPECT_FALSE(sync.refused(gone(3, other.revision))) << "it says nothing of what another store had";
     for (const int number : {1, 2, 3}) {
       expect_write(sync, number, kPlaced, 0);
@@ -235,14 +238,14 @@ TEST(PinSync, AnotherStoreThatHasAPinKeepsItsOwn) {
   PinSync sync = with_one_known();
   const std::vector<Hash128> here{id_of(1)};
   const PinSync::Entry one = there(1, 3);
-  sync.begin_look();
-  EXPECT_THAT(sync.look({"b", 3}, {&one, 1}, here).fetch, ElementsAre(id_of(1)));
-  EXPECT_EQ(sync.observe(one), Heed::kTaken);
+  sync.begin_reconcile();
+  EXPECT_THAT(sync.reconcile({"b", 3}, {&one, 1}, here).fetch, ElementsAre(id_of(1)));
+  EXPECT_EQ(sync.observe(one), ApplyResult::kApplied);
   EXPECT_FALSE(sync.waits());
 }
 
-// A store, and gateways with a book each. Time is a count of steps; pins end in the store to the step, at a
-// gateway when it looks.
+// A store, and gateways with a registry each. Time is a count of steps; pins end in the store to the step, at
+// a gateway when it looks.
 class Fleet {
  public:
   Fleet(int gateways, uint64_t seed) : random_(seed) {
@@ -256,17 +259,17 @@ class Fleet {
       case 0:
         return put(side);
       case 1:
-        return side.book.erase(any());
+        return side.registry.erase(any());
       case 2:
       case 3:
         return write(side);
       case 4:
-        return random_() % 10 == 0 ? look(side) : hear(side);
+        return random_() % 10 == 0 ? reconcile(side) : hear(side);
       case 5:
-        side.book.placed(any(), {});
+        side.registry.placed(any(), {});
         return;
       case 6:
-        return side.book.expire(now_);
+        return side.registry.expire(now_);
       default:
         return hear(side);
     }
@@ -275,7 +278,7 @@ class Fleet {
     end_leases();
     for (int round = 0; round < 4; ++round) {
       for (auto& side : sides_) {
-        side->book.expire(now_);
+        side->registry.expire(now_);
         for (int i = 0; i < 1000 && side->sync.waits(); ++i) write(*side);
         EXPECT_FALSE(side->sync.waits());
       }
@@ -290,7 +293,7 @@ class Fleet {
     for (const auto& [id, kept] : store_) held[0][id.hex()] = kept.pin.model;
     for (const auto& side : sides_) {
       auto& its = held.emplace_back();
-      for (const Pin* pin : side->book.of("")) its[pin->id.hex()] = pin->model;
+      for (const Pin* pin : side->registry.of("")) its[pin->id.hex()] = pin->model;
     }
     return held;
   }
@@ -299,9 +302,9 @@ class Fleet {
   static constexpr int kPins = 5;
   struct Side {
     explicit Side(int at) : name(at) {
-      book.on_change = [this](const Hash128& id, PinChange change) { sync.changed(id, change); };
+      registry.on_change = [this](const Hash128& id, PinChange change) { sync.changed(id, change); };
     }
-    PinBook book{PinOptions{}};
+    PinRegistry registry{PinOptions{}};
     PinSync sync;
     int name;
     size_t heard = 0;  // of the log
@@ -324,7 +327,7 @@ class Fleet {
     pin.shared = true;
     pin.expires = true;
     pin.until = now_ + std::chrono::seconds(20 + random_() % 200);
-    side.book.put(std::move(pin));
+    side.registry.put(std::move(pin));
   }
   void end_leases() {
     for (auto at = store_.begin(); at != store_.end();) {
@@ -349,7 +352,7 @@ class Fleet {
     const auto write = side.sync.begin_write();
     if (!write) return;
     if (random_() % 4 == 0) return side.sync.failed();
-    const Pin* pin = side.book.find(write->id);
+    const Pin* pin = side.registry.find(write->id);
     const News now = now_of(write->id);
     const bool reads = write->change == kExpired || (write->change != kRemoved && pin == nullptr);
     const bool done = !reads && write->revision == (now.kept ? now.revision : 0);
@@ -367,11 +370,11 @@ class Fleet {
     if (side.sync.refused(entry_of(side, now))) adopt(side, now);
   }
   static void adopt(Side& side, const News& news) {
-    if (!news.kept) return side.book.drop(news.id);
-    side.book.adopt(news.kept->pin);
+    if (!news.kept) return side.registry.drop(news.id);
+    side.registry.adopt(news.kept->pin);
   }
   void take(Side& side, const News& news) const {
-    if (side.sync.observe(entry_of(side, news)) == Heed::kTaken) adopt(side, news);
+    if (side.sync.observe(entry_of(side, news)) == ApplyResult::kApplied) adopt(side, news);
   }
   void hear(Side& side) const {
     if (side.heard == log_.size()) return;
@@ -380,14 +383,14 @@ class Fleet {
     side.sync.passed(news.revision);
   }
   // The watch broke: all is read anew.
-  void look(Side& side) const {
+  void reconcile(Side& side) const {
     std::vector<PinSync::Entry> all;
     for (const auto& [id, kept] : store_) all.push_back({id, kept.revision, false, false});
-    const std::vector<Hash128> here = side.book.shared();
-    side.sync.begin_look();
-    const PinSync::Look look = side.sync.look({"a", revision_}, all, here);
-    for (const Hash128& id : look.gone) side.book.drop(id);
-    for (const Hash128& id : look.fetch) take(side, now_of(id));
+    const std::vector<Hash128> here = side.registry.shared();
+    side.sync.begin_reconcile();
+    const PinSync::Reconciliation differences = side.sync.reconcile({"a", revision_}, all, here);
+    for (const Hash128& id : differences.gone) side.registry.drop(id);
+    for (const Hash128& id : differences.fetch) take(side, now_of(id));
     side.heard = log_.size();
   }
 

@@ -43,10 +43,10 @@ TEST(SharedTable, OlderRevisionsAreIgnored) {
   EXPECT_TRUE(state.table_is(2, 8, 8));
   EXPECT_FALSE(state.table_is(2, 6, 6));
   EXPECT_FALSE(state.table_is(2, 8, 8)) << "the same again";
-  EXPECT_FALSE(state.lacks(2, 8, 9)) << "the same, seen later";
-  EXPECT_TRUE(state.lacks(3, 8, 9)) << "of another store";
-  EXPECT_FALSE(state.lacks(2, 7, 7)) << "late";
-  EXPECT_TRUE(state.lacks(2, 9, 9));
+  EXPECT_FALSE(state.has_stale_table(2, 8, 9)) << "the same, seen later";
+  EXPECT_TRUE(state.has_stale_table(3, 8, 9)) << "of another store";
+  EXPECT_FALSE(state.has_stale_table(2, 7, 7)) << "late";
+  EXPECT_TRUE(state.has_stale_table(2, 9, 9));
   EXPECT_TRUE(state.table_is(10, 10, 10));
   EXPECT_EQ(state.guard().table_modified, 10);
   state.leader_is("b", 9, 9);
@@ -85,7 +85,7 @@ class SharedRouters : public ::testing::Test {
     for (int i = 0; i < count; ++i) serve_at(router, key(set, -1), 0, now);
   }
   static bool may_plan(const Router& router, TimePoint now) {
-    return router.planning().gateways().may_plan(router.planning().news(), now);
+    return router.planning().gateways().may_plan(router.planning().announcement(), now);
   }
   // Exchanges every gateway's loads with every other.
   void tell(TimePoint now) {
@@ -163,10 +163,10 @@ TEST_F(SharedRouters, RouterWithHalfTheNodesOrAnOlderTableDoesNotPlan) {
   EXPECT_TRUE(may_plan(b_, at_ms(4000)));
   auto half = with_state(*view_, 0, NodeState::kDead);
   half = with_state(*half, 1, NodeState::kDead);
-  b_.adopt(half);
+  b_.update_cluster(half);
   EXPECT_FALSE(may_plan(b_, at_ms(4000)));
   EXPECT_TRUE(may_plan(a_, at_ms(4000)));
-  b_.adopt(view_);
+  b_.update_cluster(view_);
   EXPECT_TRUE(may_plan(b_, at_ms(4000)));
   ASSERT_TRUE(a_.planning().adopt_table(a_.planning().draft_table(at_ms(4000), false)).ok());
   tell(at_ms(8000));
@@ -181,7 +181,7 @@ TEST_F(SharedRouters, RouterWithoutNodesPlansNothingAway) {
   ASSERT_TRUE(a_.planning().adopt_table(a_.planning().draft_table(at_ms(4000), false)).ok());
   auto nobody = view_;
   for (NodeIndex n = 0; n < 4; ++n) nobody = with_state(*nobody, n, NodeState::kDead);
-  a_.adopt(nobody);
+  a_.update_cluster(nobody);
   EXPECT_EQ(a_.planning().draft_table(at_ms(8000), true), "");
 }
 

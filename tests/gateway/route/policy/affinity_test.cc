@@ -62,7 +62,7 @@ TEST(Affinity, NewConversationGoesToAHolderOfThePersona) {
 TEST(Affinity, NothingIsResidentBeforeTheFirstToken) {
   Router router = router_over(cluster(4));
   const PrefixKey k = key(1, 7);
-  Sent sent = router.sent(k, "demo", to(2), at_ms(0));
+  InFlight sent = router.on_sent(k, "demo", to(2), at_ms(0));
   EXPECT_EQ(at(router.decide(k, "demo", at_ms(0)), 2)->expect_cached, 0);
   router.first_byte(k, sent, at_ms(1));
   EXPECT_GT(at(router.decide(k, "demo", at_ms(1)), 2)->expect_cached, 0);
@@ -73,8 +73,8 @@ TEST(Affinity, SessionCountsOnlyWithItsWholePersona) {
   Router router = router_over(cluster(2), options);
   const PrefixKey k = key(1, 7, 1000, 2000);
   const auto say = [&](NodeIndex node, int64_t set_tokens, int64_t session_tokens) {
-    const ResidencyItem items[] = {{k.set, Held::kSet, set_tokens},
-                                   {k.session, Held::kSession, session_tokens}};
+    const ResidencyItem items[] = {{k.set, HolderKind::kSet, set_tokens},
+                                   {k.session, HolderKind::kSession, session_tokens}};
     ResidencyEvent event;
     event.epoch = 1;
     event.items = items;
@@ -99,8 +99,8 @@ TEST(Affinity, PersonaIsWholeByTheNodesBlockSize) {
   for (NodeIndex n = 0; n < 2; ++n) router.report(n, report, at_ms(0));
   for (const int64_t prefix : {700, 400}) {
     const PrefixKey k = key(static_cast<int>(prefix), static_cast<int>(prefix), prefix, 2000);
-    const ResidencyItem items[] = {{k.set, Held::kSet, prefix / 512 * 512},
-                                   {k.session, Held::kSession, 1536}};
+    const ResidencyItem items[] = {{k.set, HolderKind::kSet, prefix / 512 * 512},
+                                   {k.session, HolderKind::kSession, 1536}};
     ResidencyEvent event;
     event.epoch = static_cast<uint64_t>(prefix);
     event.items = items;
@@ -122,7 +122,7 @@ TEST(Affinity, CachedTokensAreFewerThanThePrompt) {
 TEST(Affinity, PendingTokensCostAtMostTheMissingTokens) {
   Router router = router_over(cluster(2));
   serve_at(router, key(1, 7, 1000, 2000), 0, at_ms(0));
-  router.sent(key(-1, -1, 0, 30'000), "demo", to(0), at_ms(1));
+  router.on_sent(key(-1, -1, 0, 30'000), "demo", to(0), at_ms(1));
   const Decision short_turn = router.decide(key(1, 7, 1000, 2150), "demo", at_ms(2));
   EXPECT_EQ(short_turn.order[0].node, 0u) << "a long prompt in the queue does not move a conversation";
   EXPECT_EQ(at(short_turn, 0)->load.pending, at(short_turn, 0)->miss);
@@ -135,7 +135,7 @@ TEST(Affinity, PendingTokensCostAtMostTheMissingTokens) {
 TEST(Affinity, PendingTokensWeighTwoFifteenths) {
   Router router = router_over(cluster(2));
   const PrefixKey queued = key(-1, -1, 0, 3000);
-  router.sent(queued, "demo", to(0), at_ms(0));
+  router.on_sent(queued, "demo", to(0), at_ms(0));
   const Decision decision = router.decide(key(-1, -1, 0, 500), "demo", at_ms(0));
   EXPECT_NEAR(at(decision, 0)->load.pending, 2 * 3000 / 15.0, 1e-9);
   EXPECT_EQ(at(decision, 1)->load.pending, 0);
@@ -148,7 +148,8 @@ TEST(Affinity, IdleFleetGrowsNoCopies) {
   Router router = router_over(cluster(8));
   for (int set = 0; set < 4; ++set) serve_at(router, key(set, set, 230, 240), set, at_ms(set));
   ASSERT_GT(router.decide(key(0, 9, 230, 240), "demo", at_ms(10)).order[0].expect_cached, 0);
-  for (int i = 0; i < 2; ++i) router.sent(key(-1, -1, 0, 1), "demo", to(0), at_ms(11));  // node 0 is at work
+  for (int i = 0; i < 2; ++i)
+    router.on_sent(key(-1, -1, 0, 1), "demo", to(0), at_ms(11));  // node 0 is at work
   const Decision next = router.decide(key(0, 0, 230, 290), "demo", at_ms(12));
   EXPECT_EQ(next.order[0].node, 0u) << branch_name(next.order[0].branch);
 }
@@ -158,7 +159,7 @@ TEST(Affinity, FewQueuedPrefillsDoNotMoveAConversation) {
   Router router = router_over(cluster(8));
   for (NodeIndex n = 0; n < 8; ++n) crowd(router, n, 60, at_ms(0));
   serve_at(router, key(1, 7, 1000, 2000), 3, at_ms(0));
-  for (int i = 0; i < 3; ++i) router.sent(key(-1, -1, 0, 2000), "demo", to(3), at_ms(1));
+  for (int i = 0; i < 3; ++i) router.on_sent(key(-1, -1, 0, 2000), "demo", to(3), at_ms(1));
   EXPECT_EQ(router.decide(key(1, 7, 1000, 2200), "demo", at_ms(2)).order[0].node, 3u);
 }
 
@@ -194,7 +195,8 @@ TEST(Affinity, HotSetGrowsOntoNodesThatLackIt) {
   for (NodeIndex n = 0; n < 16; ++n) crowd(router, n, 40, at_ms(0));  // the fleet is busy
   for (int i = 0; i < 5; ++i) serve_at(router, key(1, 0), 5, at_ms(0));
   const Decision hot = router.decide(key(1, 1), "demo", at_ms(1));  // the only persona
-  EXPECT_EQ(at(hot, hot.order[0].node == 5 ? hot.order[1].node : hot.order[0].node)->branch, Branch::kCopy);
+  EXPECT_EQ(at(hot, hot.order[0].node == 5 ? hot.order[1].node : hot.order[0].node)->branch,
+            Branch::kNewCopy);
   const Candidate* other = at(hot, hot.order[1].node);
   EXPECT_LT(other->miss, 1100 - 0.92 * 1000);
   // One of very many personas isn't.
@@ -212,7 +214,7 @@ TEST(Affinity, FlashCrowdOfOnePersonaUsesTheWholeFleetEvenly) {
   for (int session = 0; session < 480; ++session) {
     const PrefixKey k = key(1, session, 3000, 3100);
     const NodeIndex node = router.decide(k, "demo", at_ms(session)).order[0].node;
-    Sent sent = router.sent(k, "demo", to(node), at_ms(session));  // never finished
+    InFlight sent = router.on_sent(k, "demo", to(node), at_ms(session));  // never finished
     router.first_byte(k, sent, at_ms(session));
     running[node] += 1;
   }
@@ -286,7 +288,7 @@ TEST(Affinity, NodeAtItsLimitComesAfterOthersAndASuspectLast) {
   Router router = router_over(std::make_shared<ClusterView>(1, all));
   serve_at(router, key(1, 1), 1, at_ms(0));
   serve_at(router, key(1, 1), 3, at_ms(0));
-  router.sent(key(-1, -1), "demo", to(1), at_ms(1));
+  router.on_sent(key(-1, -1), "demo", to(1), at_ms(1));
   const Decision decision = router.decide(key(1, 1), "demo", at_ms(1));
   ASSERT_EQ(decision.order.size(), 4u);
   EXPECT_EQ(decision.order[2].node, 1u);

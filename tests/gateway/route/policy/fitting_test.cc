@@ -13,21 +13,21 @@ constexpr TimePoint kNow = TimePoint{} + std::chrono::seconds(1000);
 
 struct FittingNode {
   int64_t context;
-  bool ours = false;
+  bool is_troupe_worker = false;
 };
 
 class FittingTest : public ::testing::Test {
  protected:
-  void adopt(const std::vector<FittingNode>& specs) {
+  void update_cluster(const std::vector<FittingNode>& specs) {
     std::vector<NodeView> nodes(specs.size());
     for (size_t i = 0; i < specs.size(); ++i) {
       nodes[i].id = "n" + std::to_string(i);
       nodes[i].state = NodeState::kAlive;
       nodes[i].models = {"m"};
       nodes[i].contexts = {specs[i].context};
-      nodes[i].ours = specs[i].ours;
+      nodes[i].is_troupe_worker = specs[i].is_troupe_worker;
     }
-    router_.adopt(std::make_shared<ClusterView>(++epoch_, std::move(nodes)));
+    router_.update_cluster(std::make_shared<ClusterView>(++epoch_, std::move(nodes)));
   }
   // The nodes that a prompt of so many tokens may be sent to.
   std::set<NodeIndex> nodes_for(int64_t tokens, int64_t answer = 0, bool others_only = false) {
@@ -47,7 +47,7 @@ class FittingTest : public ::testing::Test {
 };
 
 TEST_F(FittingTest, LongPromptsGoWhereTheyFit) {
-  adopt({{4096}, {32'768}, {0}});
+  update_cluster({{4096}, {32'768}, {0}});
   EXPECT_EQ(nodes_for(4000), (Nodes{0, 1, 2}));
   EXPECT_EQ(nodes_for(4097), (Nodes{1, 2}));
   EXPECT_EQ(nodes_for(4000, 200), (Nodes{1, 2})) << "with the answer it is too long";
@@ -55,14 +55,14 @@ TEST_F(FittingTest, LongPromptsGoWhereTheyFit) {
 }
 
 TEST_F(FittingTest, TooLongForAllIsForTheLongestToRefuse) {
-  adopt({{4096}, {32'768}, {32'768}});
+  update_cluster({{4096}, {32'768}, {32'768}});
   EXPECT_EQ(nodes_for(100'000), (Nodes{1, 2}));
-  adopt({{4096}, {4096}});
+  update_cluster({{4096}, {4096}});
   EXPECT_EQ(nodes_for(100'000), (Nodes{0, 1})) << "all alike: nothing changes";
 }
 
 TEST_F(FittingTest, AnEstimateIsGivenAMargin) {
-  adopt({{1000}, {8000}});
+  update_cluster({{1000}, {8000}});
   PrefixKey key;
   key.prompt_bytes = 3800;  // about 950 tokens
   const Decision decision = router_.decide(key, "m", kNow);
@@ -71,10 +71,10 @@ TEST_F(FittingTest, AnEstimateIsGivenAMargin) {
 }
 
 TEST_F(FittingTest, OthersPathsAreNotForOurs) {
-  adopt({{0, true}, {0, false}, {0, true}});
+  update_cluster({{0, true}, {0, false}, {0, true}});
   EXPECT_EQ(nodes_for(10), (Nodes{0, 1, 2}));
   EXPECT_EQ(nodes_for(10, 0, true), (Nodes{1}));
-  adopt({{0, true}});
+  update_cluster({{0, true}});
   EXPECT_TRUE(nodes_for(10, 0, true).empty());
 }
 
@@ -82,7 +82,7 @@ TEST_F(FittingTest, OthersPathsAreNotForOurs) {
 TEST_F(FittingTest, TheOneThatFitsIsFoundAmongMany) {
   std::vector<FittingNode> specs(200, {4096, true});
   specs[177] = {65'536, false};
-  adopt(specs);
+  update_cluster(specs);
   for (int i = 0; i < 20; ++i) {
     EXPECT_EQ(nodes_for(10'000), (Nodes{177}));
     EXPECT_EQ(nodes_for(10, 0, true), (Nodes{177}));

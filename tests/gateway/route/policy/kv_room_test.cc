@@ -42,8 +42,8 @@ class RoomyFleet {
     report.kv_tokens_total = report.kv_tokens_free = kv_;
     report.kv_tokens_cached = std::min(held_[node], kv_);
     router_.report(node, report, at_ms(now_));
-    const ResidencyItem items[] = {{k.set, Held::kSet, k.prefix_tokens},
-                                   {k.session, Held::kSession, k.prompt_tokens}};
+    const ResidencyItem items[] = {{k.set, HolderKind::kSet, k.prefix_tokens},
+                                   {k.session, HolderKind::kSession, k.prompt_tokens}};
     ResidencyEvent event;
     event.epoch = 1;
     event.seq = ++seq_[node];

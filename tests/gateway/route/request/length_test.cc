@@ -22,10 +22,10 @@ Failure too_long(int64_t told = 0, int status = 400) {
 class Nodes final : public NodeSignals {
  public:
   void on_event(NodeIndex node, HealthEvent event, TimePoint) override { events.emplace_back(node, event); }
-  NodeStanding standing(NodeIndex) const override {
-    NodeStanding standing;
-    standing.ours = true;
-    return standing;
+  NodeStatus node_status(NodeIndex) const override {
+    NodeStatus status;
+    status.is_troupe_worker = true;
+    return status;
   }
   void saw_heartbeat(NodeIndex) override {}
   void probe(NodeIndex, TimePoint) override {}
@@ -35,7 +35,7 @@ class Nodes final : public NodeSignals {
 class LengthTest : public testing::Test {
  protected:
   // As the nodes tell their contexts; 0: they do not.
-  void adopt(const std::vector<int64_t>& contexts) {
+  void update_cluster(const std::vector<int64_t>& contexts) {
     std::vector<NodeView> nodes(contexts.size());
     for (size_t i = 0; i < nodes.size(); ++i) {
       nodes[i].id = "n" + std::to_string(i);
@@ -43,7 +43,7 @@ class LengthTest : public testing::Test {
       nodes[i].models = {"m"};
       nodes[i].contexts = {contexts[i]};
     }
-    router_.adopt(std::make_shared<ClusterView>(++epoch_, std::move(nodes)));
+    router_.update_cluster(std::make_shared<ClusterView>(++epoch_, std::move(nodes)));
   }
   FlowContext context() { return {router_, budget_, nodes_, stall_}; }
   NodeIndex node() const { return flow_.attempt().candidate.node; }
@@ -80,7 +80,7 @@ class LengthTest : public testing::Test {
 };
 
 TEST_F(LengthTest, ARefusalForLengthGoesToALongerNodeAndIsNoFault) {
-  adopt({4096, 4096, 32'768, 4096});
+  update_cluster({4096, 4096, 32'768, 4096});
   send(0);
   ASSERT_EQ(refuse(too_long(4096)), Action::kSend);
   EXPECT_EQ(node(), 2u) << "the others are as short";
@@ -90,24 +90,24 @@ TEST_F(LengthTest, ARefusalForLengthGoesToALongerNodeAndIsNoFault) {
 }
 
 TEST_F(LengthTest, OnlyWhereNoneIsLongerItIsTheClientsAnswer) {
-  adopt({4096, 32'768, 32'768});
+  update_cluster({4096, 32'768, 32'768});
   send(0);
   ASSERT_EQ(refuse(too_long()), Action::kSend);
   EXPECT_NE(node(), 0u);
-  EXPECT_EQ(refuse(too_long(32'768)), Action::kPassOn) << "the third is as long as the second";
+  EXPECT_EQ(refuse(too_long(32'768)), Action::kForward) << "the third is as long as the second";
   EXPECT_EQ(flow_.attempts(), 2);
   EXPECT_EQ(router_.loads().in_flight_total(), 0);
 }
 
 TEST_F(LengthTest, AllAlikeRefuseOnce) {
-  adopt({4096, 4096, 4096});
+  update_cluster({4096, 4096, 4096});
   send(1);
-  EXPECT_EQ(refuse(too_long(4096)), Action::kPassOn);
+  EXPECT_EQ(refuse(too_long(4096)), Action::kForward);
   EXPECT_EQ(flow_.attempts(), 1);
 }
 
 TEST_F(LengthTest, NodeThatReportsNoContextMayBeLonger) {
-  adopt({4096, 0});
+  update_cluster({4096, 0});
   send(0);
   ASSERT_EQ(refuse(too_long(4096)), Action::kSend);
   EXPECT_EQ(node(), 1u);
@@ -115,7 +115,7 @@ TEST_F(LengthTest, NodeThatReportsNoContextMayBeLonger) {
 
 TEST_F(LengthTest, NodeKnownToBeLongerIsAskedBeforeThoseWithoutAReport) {
   for (NodeIndex first = 1; first < 6; ++first) {
-    adopt({65'536, 0, 0, 0, 0, 0});
+    update_cluster({65'536, 0, 0, 0, 0, 0});
     send(first);
     ASSERT_EQ(refuse(too_long(4096)), Action::kSend);
     EXPECT_EQ(node(), 0u);
@@ -125,7 +125,7 @@ TEST_F(LengthTest, NodeKnownToBeLongerIsAskedBeforeThoseWithoutAReport) {
 TEST_F(LengthTest, ARefusalByAKnownLengthIsNoAttemptThatCounts) {
   const std::vector<int64_t> contexts{1000, 2000, 3000, 4000, 5000, 6000, 7000};
   ASSERT_GT(static_cast<int>(contexts.size()), retry_.attempts_max);
-  adopt(contexts);
+  update_cluster(contexts);
   send(0);
   NodeIndex last = 0;
   while (refuse(too_long()) == Action::kSend) {
@@ -136,7 +136,7 @@ TEST_F(LengthTest, ARefusalByAKnownLengthIsNoAttemptThatCounts) {
 }
 
 TEST_F(LengthTest, NodesWithoutAReportAreAskedAsOftenAsOthers) {
-  adopt(std::vector<int64_t>(20, 0));
+  update_cluster(std::vector<int64_t>(20, 0));
   send(3);
   int sent = 1;
   while (refuse(too_long()) == Action::kSend) sent += 1;
@@ -145,55 +145,55 @@ TEST_F(LengthTest, NodesWithoutAReportAreAskedAsOftenAsOthers) {
 
 TEST_F(LengthTest, ALongerNodeIsFoundThoughTheOrderHadNone) {
   std::vector<int64_t> contexts(200, 4096);
-  adopt(contexts);
+  update_cluster(contexts);
   send(5);
   NodeIndex other = 0;
   while (flow_.decision().order.contains(other)) other += 1;
   contexts[other] = 65'536;
-  adopt(contexts);
+  update_cluster(contexts);
   ASSERT_EQ(refuse(too_long(4096)), Action::kSend);
   EXPECT_EQ(node(), other);
 }
 
 TEST_F(LengthTest, TheLongestOnesRefusalIsTheAnswerThoughAShorterOneWasAskedLast) {
-  adopt({8192, 0});
+  update_cluster({8192, 0});
   send(0);
   ASSERT_EQ(refuse(too_long(8192)), Action::kSend);
   EXPECT_EQ(flow_.longest_refusal(), 1);
-  EXPECT_EQ(refuse(too_long(2048)), Action::kPassOnLongest);
+  EXPECT_EQ(refuse(too_long(2048)), Action::kForwardLongest);
   EXPECT_EQ(flow_.chosen()->node, 0u);
 }
 
 TEST_F(LengthTest, ALongerNodesOtherFaultsArePassedOn) {
-  adopt({4096, 32'768});
+  update_cluster({4096, 32'768});
   for (const Failure failure : {Failure{FailureKind::kStatus, 429}, Failure{FailureKind::kConnect},
                                 Failure{FailureKind::kStatus, 500}}) {
     key_ = PrefixKey();
     send(0);
     ASSERT_EQ(refuse(too_long(4096)), Action::kSend);
-    EXPECT_EQ(refuse(failure), Action::kPassOn) << "come back later: it may fit then";
+    EXPECT_EQ(refuse(failure), Action::kForward) << "come back later: it may fit then";
   }
   key_ = PrefixKey();
   send(0);
   ASSERT_EQ(refuse(too_long(4096)), Action::kSend);
-  EXPECT_EQ(refuse({FailureKind::kStatus, 401, true}), Action::kPassOnLongest)
+  EXPECT_EQ(refuse({FailureKind::kStatus, 401, true}), Action::kForwardLongest)
       << "which says more than a wrong key";
 }
 
 TEST_F(LengthTest, AFullNodeThatHasTheRoomIsTruerThanAShortOnesRefusal) {
-  adopt({4096, 32'768});
+  update_cluster({4096, 32'768});
   send(1);
   ASSERT_EQ(refuse({FailureKind::kStatus, 429}), Action::kSend);
-  EXPECT_EQ(refuse(too_long(4096)), Action::kPassOnFull);
-  adopt({4096, 32'768});
+  EXPECT_EQ(refuse(too_long(4096)), Action::kForwardFull);
+  update_cluster({4096, 32'768});
   key_ = PrefixKey();
   send(0);
   ASSERT_EQ(refuse({FailureKind::kStatus, 429}), Action::kSend);
-  EXPECT_EQ(refuse(too_long(32'768)), Action::kPassOn) << "the full one is short";
+  EXPECT_EQ(refuse(too_long(32'768)), Action::kForward) << "the full one is short";
 }
 
 TEST_F(LengthTest, AStartedStreamGoesOnWhereItsTokensFit) {
-  adopt({32'768, 4096, 65'536});
+  update_cluster({32'768, 4096, 65'536});
   send(0);
   flow_.first_byte(context(), true, now_);
   const AnswerProgress progress{.started = true, .resumable = true, .tokens = 10};

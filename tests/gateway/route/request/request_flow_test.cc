@@ -26,32 +26,32 @@ constexpr Failure kIll{FailureKind::kStatus, 500};
 class Nodes final : public NodeSignals {
  public:
   void on_event(NodeIndex node, HealthEvent event, TimePoint) override { events.emplace_back(node, event); }
-  NodeStanding standing(NodeIndex node) const override { return standings[node]; }
-  void saw_heartbeat(NodeIndex node) override { standings[node].heartbeats = true; }
+  NodeStatus node_status(NodeIndex node) const override { return statuses[node]; }
+  void saw_heartbeat(NodeIndex node) override { statuses[node].heartbeats = true; }
   void probe(NodeIndex node, TimePoint) override { probed.push_back(node); }
 
   std::vector<std::pair<NodeIndex, HealthEvent>> events;
   std::vector<NodeIndex> probed;
-  std::array<NodeStanding, 4> standings{};
+  std::array<NodeStatus, 4> statuses{};
 };
 
 class RequestFlowTest : public testing::Test {
  protected:
   RequestFlowTest() {
-    for (NodeStanding& node : nodes_.standings) node.ours = true;
+    for (NodeStatus& node : nodes_.statuses) node.is_troupe_worker = true;
     for (size_t i = 0; i < 4; ++i) {
       NodeView& node = views_.emplace_back();
       node.id = "n" + std::to_string(i);
       node.models = {"m"};
       node.state = NodeState::kAlive;
     }
-    adopt();
+    update_cluster();
     key_.set = hash_bytes("set");
     key_.prefix_bytes = 800;
     key_.prompt_bytes = 1600;
   }
 
-  void adopt() { router_.adopt(std::make_shared<ClusterView>(++epoch_, views_)); }
+  void update_cluster() { router_.update_cluster(std::make_shared<ClusterView>(++epoch_, views_)); }
   FlowContext context() { return {router_, budget_, nodes_, stall_}; }
   NodeIndex node() const { return flow_.attempt().candidate.node; }
   int64_t in_flight() const { return router_.loads().in_flight_total(); }
@@ -86,7 +86,7 @@ class RequestFlowTest : public testing::Test {
 
 TEST_F(RequestFlowTest, WithoutARoutableNodeItIsRefused) {
   for (NodeView& node : views_) node.state = NodeState::kDead;
-  adopt();
+  update_cluster();
   flow_.begin(key_, "m", 1);
   EXPECT_EQ(flow_.choose(context(), now_), Action::kRefuse);
   EXPECT_EQ(flow_.chosen(), nullptr);
@@ -97,13 +97,13 @@ TEST_F(RequestFlowTest, AfterWaitingItIsChosenAnewAndMayBeRefused) {
   ASSERT_EQ(flow_.choose(context(), now_), Action::kAdmit);
   const NodeIndex first = flow_.decision().order[0].node;
   views_[first].state = NodeState::kDead;
-  adopt();
+  update_cluster();
   RequestFlow unwaited = flow_;
   EXPECT_EQ(flow_.admitted(context(), true, now_), Action::kSend);
   EXPECT_NE(node(), first) << "died while the request waited";
   flow_.abandoned(context(), now_);
   for (NodeView& view : views_) view.state = NodeState::kDead;
-  adopt();
+  update_cluster();
   EXPECT_EQ(unwaited.admitted(context(), true, now_), Action::kRefuse);
   EXPECT_EQ(in_flight(), 0);
 }
@@ -112,7 +112,7 @@ TEST_F(RequestFlowTest, AnAnswerHandsTheBookingBackOnceAndIsReportedToHealth) {
   ASSERT_EQ(send(), Action::kSend);
   EXPECT_EQ(in_flight(), 1);
   flow_.first_byte(context(), true, now_);
-  EXPECT_TRUE(nodes_.standings[node()].heartbeats);
+  EXPECT_TRUE(nodes_.statuses[node()].heartbeats);
   flow_.answered(context(), AnswerCounts{400, 10, 0, true}, 200, now_);
   EXPECT_EQ(in_flight(), 0);
   EXPECT_EQ(nodes_.events, (std::vector{std::pair(node(), HealthEvent::kAnswered)}));
@@ -163,7 +163,7 @@ TEST_F(RequestFlowTest, BeforeTheFirstByteTheNextOfTheOrderIsAskedAndNoNodeTwice
     asked.push_back(node());
     EXPECT_EQ(in_flight(), 1);
   }
-  EXPECT_EQ(flow_.failed(context(), kTransport, true, unstarted(), now_), Action::kPassOn);
+  EXPECT_EQ(flow_.failed(context(), kTransport, true, unstarted(), now_), Action::kForward);
   EXPECT_EQ(flow_.attempts(), retry_.attempts_max);
   EXPECT_EQ(in_flight(), 0);
 }
@@ -172,19 +172,19 @@ TEST_F(RequestFlowTest, ANodeThatTakesNoRequestsAnyMoreIsPassedOver) {
   send();
   const NodeIndex second = flow_.decision().order[1].node;
   views_[second].state = NodeState::kDraining;
-  adopt();
+  update_cluster();
   ASSERT_EQ(flow_.failed(context(), kConnect, true, unstarted(), now_), Action::kSend);
   EXPECT_NE(node(), second);
 }
 
 TEST_F(RequestFlowTest, AtTheOrdersEndNodesThatHaveJoinedAreAsked) {
   for (size_t i = 1; i < 4; ++i) views_[i].state = NodeState::kDead;
-  adopt();
+  update_cluster();
   send();
   ASSERT_EQ(node(), 0u);
   views_[0].state = NodeState::kDead;
   views_[2].state = NodeState::kAlive;
-  adopt();
+  update_cluster();
   ASSERT_EQ(flow_.failed(context(), kConnect, true, unstarted(), now_), Action::kSend);
   EXPECT_EQ(node(), 2u);
 }
@@ -214,7 +214,7 @@ TEST_F(RequestFlowTest, AFullFleetAnswersComeBackLaterThoughTheLastNodeIsGone) {
   const NodeIndex full = node();
   ASSERT_EQ(flow_.failed(context(), kFull, true, unstarted(), now_), Action::kSend);
   ASSERT_EQ(flow_.failed(context(), kConnect, true, unstarted(), now_), Action::kSend);
-  EXPECT_EQ(flow_.failed(context(), kConnect, true, unstarted(), now_), Action::kPassOnFull);
+  EXPECT_EQ(flow_.failed(context(), kConnect, true, unstarted(), now_), Action::kForwardFull);
   EXPECT_EQ(flow_.chosen()->node, full) << "the answer is that node's";
 }
 
@@ -222,7 +222,7 @@ TEST_F(RequestFlowTest, AFailureSaysMoreThanAnEarlierFullNode) {
   send();
   ASSERT_EQ(flow_.failed(context(), kFull, true, unstarted(), now_), Action::kSend);
   ASSERT_EQ(flow_.failed(context(), kTransport, true, unstarted(), now_), Action::kSend);
-  EXPECT_EQ(flow_.failed(context(), kIll, true, unstarted(), now_), Action::kPassOn);
+  EXPECT_EQ(flow_.failed(context(), kIll, true, unstarted(), now_), Action::kForward);
 }
 
 TEST_F(RequestFlowTest, WhatTheClientMayNotRepeatIsNotSentAgainOnceANodeMayHaveBegun) {
@@ -230,14 +230,14 @@ TEST_F(RequestFlowTest, WhatTheClientMayNotRepeatIsNotSentAgainOnceANodeMayHaveB
   AnswerProgress once = unstarted();
   once.resend = false;
   ASSERT_EQ(flow_.failed(context(), kConnect, true, once, now_), Action::kSend) << "it never saw it";
-  EXPECT_EQ(flow_.failed(context(), kTransport, true, once, now_), Action::kPassOn);
+  EXPECT_EQ(flow_.failed(context(), kTransport, true, once, now_), Action::kForward);
 }
 
 TEST_F(RequestFlowTest, AfterTheDeadlineNothingIsRetried) {
   send();
   AnswerProgress late = unstarted();
   late.remaining = milliseconds(1);
-  EXPECT_EQ(flow_.failed(context(), kConnect, true, late, now_), Action::kPassOn);
+  EXPECT_EQ(flow_.failed(context(), kConnect, true, late, now_), Action::kForward);
 }
 
 TEST_F(RequestFlowTest, AStartedStreamResumesAtAnotherOfOurWorkersWithItsTokensAsPrompt) {
@@ -248,7 +248,8 @@ TEST_F(RequestFlowTest, AStartedStreamResumesAtAnotherOfOurWorkersWithItsTokensA
     send();
     flow_.first_byte(context(), true, now_);
     const NodeIndex first = node();
-    for (NodeIndex i = 0; i < views_.size(); ++i) nodes_.standings[i].ours = i == ours || i == first;
+    for (NodeIndex i = 0; i < views_.size(); ++i)
+      nodes_.statuses[i].is_troupe_worker = i == ours || i == first;
     const int64_t prompt = router_.prompt_tokens(key_);
     const Action action = flow_.failed(context(), kBody, true, started(50), now_);
     EXPECT_EQ(action, ours == first ? Action::kEndBroken : Action::kSend);
@@ -297,7 +298,7 @@ TEST_F(RequestFlowTest, AnEmptyBudgetEndsRetriesThatMayCostTwice) {
   none.budget_start = none.budget_ratio = none.budget_per_s = 0;
   budget_ = RetryBudget(none);
   send();
-  EXPECT_EQ(flow_.failed(context(), kTransport, true, unstarted(), now_), Action::kPassOn);
+  EXPECT_EQ(flow_.failed(context(), kTransport, true, unstarted(), now_), Action::kForward);
   EXPECT_EQ(budget_.refused(), 1u);
 }
 
@@ -307,7 +308,7 @@ TEST_F(RequestFlowTest, EveryAdmittedRequestEarnsForTheBudget) {
   earned.budget_ratio = 0.5;
   budget_ = RetryBudget(earned);
   send();
-  EXPECT_EQ(flow_.failed(context(), kTransport, true, unstarted(), now_), Action::kPassOn);
+  EXPECT_EQ(flow_.failed(context(), kTransport, true, unstarted(), now_), Action::kForward);
   flow_ = RequestFlow();
   send();
   EXPECT_EQ(flow_.failed(context(), kTransport, true, unstarted(), now_), Action::kSend) << "the second half";
@@ -327,7 +328,7 @@ TEST_F(RequestFlowTest, ASilentStreamWithHeartbeatsIsGivenUpForAnotherNode) {
 
 TEST_F(RequestFlowTest, ASilentStreamIsWaitedForWhereNoOtherNodeCanGoOn) {
   for (size_t i = 1; i < 4; ++i) views_[i].state = NodeState::kDead;
-  adopt();
+  update_cluster();
   send();
   flow_.first_byte(context(), true, now_);
   const RequestFlow::SilentFacts facts{.heartbeats_asked = true, .heartbeats_seen = true, .bytes = 9};
@@ -337,11 +338,11 @@ TEST_F(RequestFlowTest, ASilentStreamIsWaitedForWhereNoOtherNodeCanGoOn) {
 
 TEST_F(RequestFlowTest, BeforeItsHeadASilentNodeIsProbedAndGivenUpOnceProbesAgree) {
   send();
-  nodes_.standings[node()].heartbeats = true;
+  nodes_.statuses[node()].heartbeats = true;
   const RequestFlow::SilentFacts facts{.heartbeats_asked = true, .heartbeats_seen = false, .bytes = 0};
   EXPECT_FALSE(flow_.silent(context(), facts, unstarted(), now_));
   EXPECT_EQ(nodes_.probed, std::vector{node()});
-  nodes_.standings[node()].suspect = true;
+  nodes_.statuses[node()].suspect = true;
   EXPECT_TRUE(flow_.silent(context(), facts, unstarted(), now_));
 }
 
@@ -349,8 +350,8 @@ TEST_F(RequestFlowTest, BeforeItsHeadASilentNodeIsProbedAndGivenUpOnceProbesAgre
 TEST_F(RequestFlowTest, AForeignNodeIsWaitedForWhileItsProbesAreAnswered) {
   stall_.foreign_silence_max = seconds(3);
   send();
-  nodes_.standings[node()] = {.ours = false};
-  EXPECT_EQ(patience(stall_, false), seconds(1));
+  nodes_.statuses[node()] = {.is_troupe_worker = false};
+  EXPECT_EQ(silence_timeout(stall_, false), seconds(1));
   const RequestFlow::SilentFacts facts{};
   for (int second = 1; second < 3; ++second) {
     EXPECT_FALSE(flow_.silent(context(), facts, unstarted(), now_));
@@ -359,15 +360,15 @@ TEST_F(RequestFlowTest, AForeignNodeIsWaitedForWhileItsProbesAreAnswered) {
   for (int second = 3; second < 100; ++second)
     EXPECT_FALSE(flow_.silent(context(), facts, unstarted(), now_));
   EXPECT_FALSE(nodes_.probed.empty()) << "it is asked after";
-  nodes_.standings[node()].suspect = true;
+  nodes_.statuses[node()].suspect = true;
   EXPECT_TRUE(flow_.silent(context(), facts, unstarted(), now_));
 }
 
 TEST_F(RequestFlowTest, AForeignNodeIsGivenUpAsSoonAsProbesHaveFoundItDead) {
   send();
-  nodes_.standings[node()] = {.ours = false, .suspect = true};
+  nodes_.statuses[node()] = {.is_troupe_worker = false, .suspect = true};
   EXPECT_FALSE(flow_.silent(context(), {}, unstarted(), now_)) << "one probe has failed";
-  nodes_.standings[node()].dead = true;
+  nodes_.statuses[node()].dead = true;
   EXPECT_TRUE(flow_.silent(context(), {}, unstarted(), now_)) << "long before a minute";
 }
 
@@ -414,7 +415,7 @@ TEST_F(RequestFlowTest, AFullNodesAnswerIsTruerThanAnothersRefusal) {
   Action action = Action::kSend;
   for (int i = 0; i < 4 && action == Action::kSend; ++i)
     action = flow_.failed(context(), kUnauthorized, true, unstarted(), now_);
-  EXPECT_EQ(action, Action::kPassOnFull);
+  EXPECT_EQ(action, Action::kForwardFull);
 }
 
 TEST_F(RequestFlowTest, WhatAllForeignNodesRefuseIsTheAnswerAndNobodysFault) {
@@ -422,13 +423,13 @@ TEST_F(RequestFlowTest, WhatAllForeignNodesRefuseIsTheAnswerAndNobodysFault) {
   Action action = Action::kSend;
   for (int i = 0; i < 4 && action == Action::kSend; ++i)
     action = flow_.failed(context(), kUnauthorized, true, unstarted(), now_);
-  EXPECT_EQ(action, Action::kPassOn);
+  EXPECT_EQ(action, Action::kForward);
   EXPECT_TRUE(nodes_.events.empty());
 }
 
 TEST_F(RequestFlowTest, OfOursTheSameStatusIsTheAnswer) {
   send();
-  EXPECT_EQ(flow_.failed(context(), {FailureKind::kStatus, 401}, true, unstarted(), now_), Action::kPassOn);
+  EXPECT_EQ(flow_.failed(context(), {FailureKind::kStatus, 401}, true, unstarted(), now_), Action::kForward);
 }
 
 TEST_F(RequestFlowTest, ANodeThatAsksForAPauseIsAskedLastForAsLong) {
@@ -448,7 +449,7 @@ TEST_F(RequestFlowTest, ANodeThatAsksForAPauseIsAskedLastForAsLong) {
   };
   for (int i = 0; i < 19; ++i, now_ += seconds(1)) EXPECT_TRUE(is_last());
   now_ += seconds(2);
-  EXPECT_FALSE(nodes_.resting(full, now_));
+  EXPECT_FALSE(nodes_.in_backoff(full, now_));
   EXPECT_FALSE(is_last()) << "it has the set";
 }
 
@@ -458,20 +459,20 @@ TEST_F(RequestFlowTest, ANodeThatAsksForAnHoursPauseIsLeftAloneForAMinute) {
   Failure asks{FailureKind::kStatus, 429, true};
   asks.retry_after = std::chrono::hours(1);
   ASSERT_EQ(flow_.failed(context(), asks, true, unstarted(), now_), Action::kSend);
-  EXPECT_TRUE(nodes_.resting(full, now_ + seconds(59)));
-  EXPECT_FALSE(nodes_.resting(full, now_ + seconds(60)));
+  EXPECT_TRUE(nodes_.in_backoff(full, now_ + seconds(59)));
+  EXPECT_FALSE(nodes_.in_backoff(full, now_ + seconds(60)));
 }
 
 TEST_F(RequestFlowTest, AForeignAnswerThatStallsForLongIsGivenUpThoughNoneCanGoOn) {
   stall_.foreign_silence_max = Duration::zero();
   send();
-  nodes_.standings[node()].ours = false;
+  nodes_.statuses[node()].is_troupe_worker = false;
   flow_.first_byte(context(), false, now_);
   AnswerProgress progress = started();
   progress.resumable = false;
   const RequestFlow::SilentFacts facts{.heartbeats_asked = false, .heartbeats_seen = false, .bytes = 7};
   bool given_up = false;
-  const Duration look = patience(stall_, false);
+  const Duration look = silence_timeout(stall_, false);
   for (Duration silent{}; silent < stall_.foreign_stall_max; silent += look) {
     EXPECT_FALSE(given_up) << "before its time";
     given_up = flow_.silent(context(), facts, progress, now_);
@@ -483,7 +484,7 @@ TEST_F(RequestFlowTest, AForeignAnswerThatStallsForLongIsGivenUpThoughNoneCanGoO
 TEST_F(RequestFlowTest, ForeignSilenceIsAddedUpOnlyWhileNoBytesCome) {
   stall_.foreign_stall_max = seconds(3);
   send();
-  nodes_.standings[node()].ours = false;
+  nodes_.statuses[node()].is_troupe_worker = false;
   flow_.first_byte(context(), false, now_);
   AnswerProgress progress = started();
   progress.resumable = false;
@@ -497,7 +498,7 @@ TEST_F(RequestFlowTest, ForeignSilenceIsAddedUpOnlyWhileNoBytesCome) {
 
 TEST_F(RequestFlowTest, AStalledAttemptsSilenceIsNotTheNextOnes) {
   stall_.foreign_stall_max = seconds(2);
-  for (NodeStanding& node : nodes_.standings) node.ours = false;
+  for (NodeStatus& node : nodes_.statuses) node.is_troupe_worker = false;
   send();
   const RequestFlow::SilentFacts whole{};
   EXPECT_FALSE(flow_.silent(context(), whole, unstarted(), now_));

@@ -34,7 +34,7 @@ TEST(Retry, NothingIsRetriedAfterTheFirstByte) {
                                  FailureKind::kBody, FailureKind::kDeadline}) {
     AttemptState state = fresh();
     state.first_byte_sent = true;
-    EXPECT_EQ(decide({kind, 503}, state), RetryAction::kPassOn);
+    EXPECT_EQ(decide({kind, 503}, state), RetryAction::kForward);
   }
 }
 
@@ -45,13 +45,13 @@ TEST(Retry, AStreamThatCanBeResumedGoesOnWithinTheSameBounds) {
        {FailureKind::kConnect, FailureKind::kTransport, FailureKind::kBody, FailureKind::kSilent})
     EXPECT_EQ(decide({kind}, state), RetryAction::kNextCandidate);
   EXPECT_EQ(decide({FailureKind::kStatus, 503}, state), RetryAction::kNextCandidate);
-  EXPECT_EQ(decide({FailureKind::kStatus, 504}, state), RetryAction::kPassOn);
-  EXPECT_EQ(decide({FailureKind::kDeadline}, state), RetryAction::kPassOn);
+  EXPECT_EQ(decide({FailureKind::kStatus, 504}, state), RetryAction::kForward);
+  EXPECT_EQ(decide({FailureKind::kDeadline}, state), RetryAction::kForward);
   state.attempts = RetryOptions{}.attempts_max;
-  EXPECT_EQ(decide({FailureKind::kBody}, state), RetryAction::kPassOn);
+  EXPECT_EQ(decide({FailureKind::kBody}, state), RetryAction::kForward);
   state.attempts = 1;
   state.candidates_left = 0;
-  EXPECT_EQ(decide({FailureKind::kBody}, state), RetryAction::kPassOn);
+  EXPECT_EQ(decide({FailureKind::kBody}, state), RetryAction::kForward);
 }
 
 TEST(RetryBudget, HoldsEnoughForAllStreamsOfOneNode) {
@@ -63,18 +63,18 @@ TEST(RetryBudget, HoldsEnoughForAllStreamsOfOneNode) {
   for (int stream = 0; stream < 512; ++stream)
     EXPECT_EQ(decide_retry({FailureKind::kBody}, state, budget, at(100)), RetryAction::kNextCandidate);
   for (int i = 0; i < 10'000; ++i) decide_retry({FailureKind::kBody}, state, budget, at(100));
-  EXPECT_EQ(decide_retry({FailureKind::kBody}, state, budget, at(100)), RetryAction::kPassOn);
-  EXPECT_EQ(decide_retry({FailureKind::kSilent}, state, budget, at(100)), RetryAction::kPassOn);
+  EXPECT_EQ(decide_retry({FailureKind::kBody}, state, budget, at(100)), RetryAction::kForward);
+  EXPECT_EQ(decide_retry({FailureKind::kSilent}, state, budget, at(100)), RetryAction::kForward);
 }
 
 TEST(Retry, TheClientsOwnMistakesAreNotRetried) {
   for (const int status : {400, 401, 404, 408, 413, 422, 501}) {
-    EXPECT_EQ(decide({FailureKind::kStatus, status}, fresh()), RetryAction::kPassOn) << status;
+    EXPECT_EQ(decide({FailureKind::kStatus, status}, fresh()), RetryAction::kForward) << status;
   }
 }
 
 TEST(Retry, ATimeoutAlreadyPaidForIsNotPaidForAgain) {
-  EXPECT_EQ(decide({FailureKind::kStatus, 504}, fresh()), RetryAction::kPassOn);
+  EXPECT_EQ(decide({FailureKind::kStatus, 504}, fresh()), RetryAction::kForward);
 }
 
 Failure of_foreign(int status) {
@@ -94,7 +94,7 @@ TEST(Retry, WhatAForeignNodeRefusesAloneAnotherMayTake) {
     EXPECT_FALSE(node_failed(of_foreign(status))) << status << ": it may be the request's fault";
   }
   for (const int status : {400, 406, 409, 411, 413, 415, 422, 451, 508})
-    EXPECT_EQ(decide(of_foreign(status), fresh()), RetryAction::kPassOn) << status;
+    EXPECT_EQ(decide(of_foreign(status), fresh()), RetryAction::kForward) << status;
 }
 
 // Its proxy's patience is not the request's time: another may be faster, which is worth a retry's price.
@@ -103,28 +103,28 @@ TEST(Retry, AForeignNodes504IsRetriedWithinTheBudget) {
   EXPECT_TRUE(may_have_begun(of_foreign(504)));
   AttemptState state = fresh();
   state.resend = false;
-  EXPECT_EQ(decide(of_foreign(504), state), RetryAction::kPassOn);
+  EXPECT_EQ(decide(of_foreign(504), state), RetryAction::kForward);
   RetryOptions options;
   options.budget_max = 0;
   RetryBudget budget(options);
-  EXPECT_EQ(decide_retry(of_foreign(504), fresh(), budget, at(0)), RetryAction::kPassOn);
+  EXPECT_EQ(decide_retry(of_foreign(504), fresh(), budget, at(0)), RetryAction::kForward);
 }
 
 TEST(Retry, WhatThisGatewayLacksNoOtherNodeHas) {
-  EXPECT_EQ(decide({FailureKind::kLocal}, fresh()), RetryAction::kPassOn);
+  EXPECT_EQ(decide({FailureKind::kLocal}, fresh()), RetryAction::kForward);
 }
 
 TEST(Retry, CandidatesAttemptsAndTimeAreBounds) {
   AttemptState state = fresh();
   state.candidates_left = 0;
-  EXPECT_EQ(decide({FailureKind::kConnect}, state), RetryAction::kPassOn);
+  EXPECT_EQ(decide({FailureKind::kConnect}, state), RetryAction::kForward);
   state = fresh();
   state.attempts = RetryOptions{}.attempts_max;
-  EXPECT_EQ(decide({FailureKind::kConnect}, state), RetryAction::kPassOn);
+  EXPECT_EQ(decide({FailureKind::kConnect}, state), RetryAction::kForward);
   state = fresh();
   state.remaining = std::chrono::milliseconds(1);
-  EXPECT_EQ(decide({FailureKind::kConnect}, state), RetryAction::kPassOn);
-  EXPECT_EQ(decide({FailureKind::kDeadline}, fresh()), RetryAction::kPassOn);
+  EXPECT_EQ(decide({FailureKind::kConnect}, state), RetryAction::kForward);
+  EXPECT_EQ(decide({FailureKind::kDeadline}, fresh()), RetryAction::kForward);
 }
 
 TEST(RetryBudget, KeepsRetriesASmallShareOfTraffic) {
@@ -165,9 +165,9 @@ TEST(Retry, WhatMayNotBeSentTwiceGoesElsewhereOnlyWhereNobodyHasBegun) {
   AttemptState state = fresh();
   state.resend = false;
   for (const FailureKind kind : {FailureKind::kTransport, FailureKind::kBody, FailureKind::kSilent})
-    EXPECT_EQ(decide({kind}, state), RetryAction::kPassOn);
+    EXPECT_EQ(decide({kind}, state), RetryAction::kForward);
   for (const int status : {500, 502, 503}) {
-    EXPECT_EQ(decide({FailureKind::kStatus, status}, state), RetryAction::kPassOn) << status;
+    EXPECT_EQ(decide({FailureKind::kStatus, status}, state), RetryAction::kForward) << status;
   }
   EXPECT_EQ(decide({FailureKind::kConnect}, state), RetryAction::kNextCandidate);
   EXPECT_EQ(decide({FailureKind::kStatus, 429}, state), RetryAction::kNextCandidate);
@@ -180,7 +180,7 @@ TEST(RetryBudget, RefusedConnectionsAndFullNodesCostNothing) {
   RetryOptions options;
   options.budget_max = 0;
   RetryBudget budget(options);
-  EXPECT_EQ(decide_retry({FailureKind::kTransport}, fresh(), budget, at(0)), RetryAction::kPassOn);
+  EXPECT_EQ(decide_retry({FailureKind::kTransport}, fresh(), budget, at(0)), RetryAction::kForward);
   EXPECT_EQ(decide_retry({FailureKind::kConnect}, fresh(), budget, at(0)), RetryAction::kNextCandidate);
   EXPECT_EQ(decide_retry({FailureKind::kStatus, 429}, fresh(), budget, at(0)), RetryAction::kNextCandidate);
 }
@@ -227,7 +227,7 @@ TEST(Retry, EveryFailureIsOneOfTheNodesOrNot) {
   refuses_key.foreign = true;
   struct Row {
     Failure failure;
-    bool failed, ill, begun;  // node_failed(), node_ill(), may_have_begun()
+    bool failed, ill, begun;  // node_failed(), affects_health(), may_have_begun()
   };
   const Row rows[] = {{{FailureKind::kConnect}, true, true, false},
                       {{FailureKind::kTransport}, true, true, true},
@@ -247,14 +247,14 @@ TEST(Retry, EveryFailureIsOneOfTheNodesOrNot) {
   for (const Row& row : rows) {
     SCOPED_TRACE(testing::Message() << static_cast<int>(row.failure.kind) << ' ' << row.failure.http_status);
     EXPECT_EQ(node_failed(row.failure), row.failed);
-    EXPECT_EQ(node_ill(row.failure), row.ill);
+    EXPECT_EQ(affects_health(row.failure), row.ill);
     EXPECT_EQ(may_have_begun(row.failure), row.begun);
   }
 }
 
 TEST(Retry, StatusesThatAnotherNodeWouldAnswerTooAreNotRetried) {
   for (const int status : {499, 501, 504, 508, 600}) {
-    EXPECT_EQ(decide({FailureKind::kStatus, status}, fresh()), RetryAction::kPassOn) << status;
+    EXPECT_EQ(decide({FailureKind::kStatus, status}, fresh()), RetryAction::kForward) << status;
   }
 }
 
@@ -266,9 +266,9 @@ TEST(Retry, WhatOnlyThisNodeMayRefuseGoesToTheNext) {
     EXPECT_EQ(decide(failure, fresh()), RetryAction::kNextCandidate) << status;
   }
   failure.http_status = 422;
-  EXPECT_EQ(decide(failure, fresh()), RetryAction::kPassOn) << "the client's fault";
+  EXPECT_EQ(decide(failure, fresh()), RetryAction::kForward) << "the client's fault";
   failure.http_status = 400;
-  EXPECT_EQ(decide(failure, fresh()), RetryAction::kPassOn);
+  EXPECT_EQ(decide(failure, fresh()), RetryAction::kForward);
   failure.too_long = true;
   EXPECT_EQ(decide(failure, fresh()), RetryAction::kNextCandidate) << "another may have the room";
 }

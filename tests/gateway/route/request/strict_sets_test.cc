@@ -46,7 +46,7 @@ class Gateway final : public NodeSignals {
  public:
   Gateway(size_t nodes, const RouterOptions& options)
       : failures(nodes), asked(nodes), router_(options, 42), registry_({}, named(nodes)) {
-    router_.adopt(registry_.view());
+    router_.update_cluster(registry_.view());
     answer_probes();
   }
 
@@ -102,7 +102,7 @@ class Gateway final : public NodeSignals {
     for (const NodeAction& action : registry_.on_event(std::span(&node, 1), event, moment))
       perform(router_, action);
   }
-  NodeStanding standing(NodeIndex) const override { return {}; }
+  NodeStatus node_status(NodeIndex) const override { return {}; }
   void saw_heartbeat(NodeIndex) override {}
   void probe(NodeIndex, TimePoint) override {}
 
@@ -139,7 +139,7 @@ TEST(StrictSets, NodeThatOnlyFailsGetsNoSets) {
   Gateway gateway(3, strict(6, 6, 0));
   gateway.failures[0] = status(500);
   ASSERT_EQ(gateway.sets_at(0), 6u);
-  // Which home of a set is asked first is drawn while none holds it.
+  // While none holds a set, the home that is asked first is drawn.
   for (int persona = 0; persona < 1000 && gateway.state(0) == NodeState::kAlive; ++persona) {
     EXPECT_EQ(gateway.ask(persona).error, std::nullopt);
     gateway.answer_probes();
@@ -177,7 +177,7 @@ TEST(StrictSets, FullHomeKeepsItsSets) {
   const SetTable* const before = gateway.table();
   for (int persona = 0; persona < kPersonas; ++persona) {
     const Gateway::Answer answer = gateway.ask(persona);
-    EXPECT_EQ(answer.error, Action::kPassOn);
+    EXPECT_EQ(answer.error, Action::kForward);
     EXPECT_EQ(answer.attempts, 1);
   }
   EXPECT_EQ(gateway.table(), before);

@@ -21,7 +21,7 @@ Failure whole() {
 class Signals final : public NodeSignals {
  public:
   void on_event(NodeIndex node, HealthEvent event, TimePoint) override { events.emplace_back(node, event); }
-  NodeStanding standing(NodeIndex) const override { return {}; }
+  NodeStatus node_status(NodeIndex) const override { return {}; }
   void saw_heartbeat(NodeIndex) override {}
   void probe(NodeIndex, TimePoint) override {}
   std::vector<std::pair<NodeIndex, HealthEvent>> events;
@@ -36,7 +36,7 @@ class WholeAnswer : public testing::Test {
       views[i].models = {"m"};
       views[i].state = NodeState::kAlive;
     }
-    router_.adopt(std::make_shared<ClusterView>(1, views));
+    router_.update_cluster(std::make_shared<ClusterView>(1, views));
     key_.set = hash_bytes("set");
     key_.prefix_bytes = 800;
     key_.prompt_bytes = 1600;
@@ -65,7 +65,7 @@ TEST_F(WholeAnswer, IsTheAnswerWhereNoNodeStreamsAndBlamesNone) {
   EXPECT_EQ(fail(whole()), Action::kSend);
   EXPECT_EQ(fail(whole()), Action::kSend);
   const NodeIndex last = node();
-  EXPECT_EQ(fail(whole()), Action::kPassOnWhole);
+  EXPECT_EQ(fail(whole()), Action::kForwardWhole);
   EXPECT_EQ(flow_.chosen()->node, last);
   EXPECT_TRUE(signals_.events.empty());
   flow_.answered(context(), std::nullopt, 200, now_);
@@ -77,18 +77,18 @@ TEST_F(WholeAnswer, IsTruerThanWhateverFailsAfterIt) {
   const NodeIndex answered = node();
   EXPECT_EQ(fail(whole()), Action::kSend);
   EXPECT_EQ(fail({FailureKind::kStatus, 429, true}), Action::kSend);
-  EXPECT_EQ(fail({FailureKind::kStatus, 500, true}), Action::kPassOnWhole);
+  EXPECT_EQ(fail({FailureKind::kStatus, 500, true}), Action::kForwardWhole);
   EXPECT_EQ(flow_.chosen()->node, answered);
 }
 
 TEST_F(WholeAnswer, IsTheAnswerThoughTimeIsOver) {
   EXPECT_EQ(fail(whole()), Action::kSend);
-  EXPECT_EQ(fail({FailureKind::kDeadline, 0}), Action::kPassOnWhole);
+  EXPECT_EQ(fail({FailureKind::kDeadline, 0}), Action::kForwardWhole);
 }
 
 // It was computed: another one is a second time.
 TEST_F(WholeAnswer, IsTheAnswerOfARequestThatMayNotBeSentTwice) {
-  EXPECT_EQ(fail(whole(), false), Action::kPassOnWhole);
+  EXPECT_EQ(fail(whole(), false), Action::kForwardWhole);
 }
 
 TEST_F(WholeAnswer, IsItsNodesFaultOnceAnotherStreams) {

@@ -43,11 +43,11 @@ NodeIndex first(Router& router, const PrefixKey& k, TimePoint now = at_ms(1)) {
 }
 
 // Open requests without a set, their prompts computed.
-std::vector<Sent> open_at(Router& router, NodeIndex node, int count, TimePoint now = at_ms(0)) {
-  std::vector<Sent> open;
+std::vector<InFlight> open_at(Router& router, NodeIndex node, int count, TimePoint now = at_ms(0)) {
+  std::vector<InFlight> open;
   for (int i = 0; i < count; ++i) {
     const PrefixKey k = key(-1, -1, 0, 16);
-    open.push_back(router.sent(k, "demo", to(node), now));
+    open.push_back(router.on_sent(k, "demo", to(node), now));
     router.first_byte(k, open.back(), now);
   }
   return open;
@@ -66,14 +66,14 @@ TEST(Baselines, KeepTheContractOfAPolicy) {
     std::vector<std::vector<NodeIndex>> taken(2);
     for (std::vector<NodeIndex>& nodes : taken) {
       Router router = router_of(name, 6, 7);
-      std::deque<std::pair<PrefixKey, Sent>> open;
+      std::deque<std::pair<PrefixKey, InFlight>> open;
       for (int i = 0; i < 600; ++i) {
         const TimePoint now = at_ms(i * 37);
         if (i == 300) {
           router.forget_node(2);
-          router.adopt(with_state(router.view(), 2, NodeState::kDead));
+          router.update_cluster(with_state(router.view(), 2, NodeState::kDead));
         }
-        if (i == 450) router.adopt(with_state(router.view(), 2, NodeState::kAlive));
+        if (i == 450) router.update_cluster(with_state(router.view(), 2, NodeState::kAlive));
         const PrefixKey k = i % 3 == 0   ? linked(i % 7, i % 50, 1000, 1100 + i % 400)
                             : i % 3 == 1 ? key(i % 7, i % 50, 1000, 1100 + i)
                                          : key(-1, -1, 0, 300);
@@ -87,13 +87,13 @@ TEST(Baselines, KeepTheContractOfAPolicy) {
         }
         ASSERT_EQ(distinct.size(), decision.order.size()) << name;
         nodes.push_back(decision.order[0].node);
-        Sent sent = router.sent(k, "demo", decision.order[0], now);
+        InFlight sent = router.on_sent(k, "demo", decision.order[0], now);
         if (i % 5 != 4) router.first_byte(k, sent, now + std::chrono::milliseconds(20));
         open.emplace_back(k, sent);
         if (open.size() > 40) {
           auto& [old_key, old] = open.front();
           const AnswerCounts counts{old_key.prompt_tokens, 100, 0, false};
-          router.finished(old_key, old, i % 11 == 0 ? std::nullopt : std::optional(counts), now);
+          router.on_finished(old_key, old, i % 11 == 0 ? std::nullopt : std::optional(counts), now);
           open.pop_front();
         }
       }
@@ -125,7 +125,7 @@ TEST(Chwbl, FillsTheHomeAndThenItsNeighboursByTheBound) {
     const PrefixKey k = key(1, i);
     EXPECT_EQ(first(one, k), first(two, k)) << "every gateway agrees";
     went.push_back(first(one, k));
-    for (Router* router : {&one, &two}) router->sent(k, "demo", to(went.back()), at_ms(0));
+    for (Router* router : {&one, &two}) router->on_sent(k, "demo", to(went.back()), at_ms(0));
   }
   EXPECT_EQ(std::vector<NodeIndex>(went.begin(), went.begin() + 3), std::vector<NodeIndex>(3, went[0]));
   EXPECT_EQ(std::set<NodeIndex>(went.begin() + 2, went.begin() + 6).size(), 4u);
@@ -147,7 +147,7 @@ TEST(RendezvousSession, KeepsAConversationWhateverTheLoadAndMovesOnlyTheDeads) {
   for (int s = 0; s < 400; ++s) before.push_back(first(router, key(1, s)));
   open_at(router, before[0], 100);
   EXPECT_EQ(first(router, key(1, 0)), before[0]);
-  router.adopt(with_state(router.view(), 3, NodeState::kDead));
+  router.update_cluster(with_state(router.view(), 3, NodeState::kDead));
   for (int s = 0; s < 400; ++s) {
     const NodeIndex now = first(router, key(1, s));
     const NodeIndex was = before[static_cast<size_t>(s)];
@@ -159,7 +159,7 @@ TEST(RendezvousSession, KeepsAConversationWhateverTheLoadAndMovesOnlyTheDeads) {
 TEST(SglangCacheAware, FollowsAMatchOfMoreThanThirtyPercent) {
   Router router = router_of("sglang-cache-aware", 4);
   const PrefixKey warm = linked(1, 1, 1000, 1100);
-  router.sent(warm, "demo", to(2), at_ms(0));              // learned when sent
+  router.on_sent(warm, "demo", to(2), at_ms(0));           // learned when sent
   EXPECT_EQ(first(router, linked(1, 2, 1000, 3300)), 2u);  // 1000 / 3300 = .303
   EXPECT_EQ(first(router, linked(1, 2, 1000, 3400)), 0u);  // .294: the first of the least loaded
   EXPECT_EQ(first(router, linked(1, 2, 1000, 1000000)), 0u);
@@ -169,8 +169,8 @@ TEST(SglangCacheAware, FollowsAMatchOfMoreThanThirtyPercent) {
 // the least loaded node, whatever it matches.
 TEST(SglangCacheAware, DropsAllAffinityAtTheCliff) {
   Router router = router_of("sglang-cache-aware", 3);
-  router.sent(linked(1, 1, 1000, 1100), "demo", to(1), at_ms(0));
-  router.sent(linked(2, 2, 1000, 1100), "demo", to(2), at_ms(0));
+  router.on_sent(linked(1, 1, 1000, 1100), "demo", to(1), at_ms(0));
+  router.on_sent(linked(2, 2, 1000, 1100), "demo", to(2), at_ms(0));
   open_at(router, 1, 63);
   EXPECT_EQ(first(router, linked(1, 3, 1000, 1100)), 1u);
   open_at(router, 1, 1);
@@ -202,8 +202,8 @@ TEST(SglangCacheAware, BreaksTiesByTheFewestSent) {
 
 TEST(SglangCacheAware, RemembersTheLastNodeOfAPrefix) {
   Router router = router_of("sglang-cache-aware", 4);
-  router.sent(linked(1, 1, 1000, 1100), "demo", to(2), at_ms(0));
-  router.sent(linked(1, 2, 1000, 1100), "demo", to(3), at_ms(0));
+  router.on_sent(linked(1, 1, 1000, 1100), "demo", to(2), at_ms(0));
+  router.on_sent(linked(1, 2, 1000, 1100), "demo", to(3), at_ms(0));
   EXPECT_EQ(first(router, linked(1, 5, 1000, 1100)), 3u);
   EXPECT_EQ(first(router, linked(1, 1, 1000, 1100)), 2u) << "that conversation's own end is node 2's";
 }
@@ -211,15 +211,15 @@ TEST(SglangCacheAware, RemembersTheLastNodeOfAPrefix) {
 // Known weakness: a match on a dead node goes to the first healthy one, again and again.
 TEST(SglangCacheAware, DoesNotUnlearnADeadNode) {
   Router router = router_of("sglang-cache-aware", 4);
-  router.sent(linked(1, 1, 1000, 1100), "demo", to(2), at_ms(0));
+  router.on_sent(linked(1, 1, 1000, 1100), "demo", to(2), at_ms(0));
   router.forget_node(2);
-  router.adopt(with_state(router.view(), 2, NodeState::kDead));
+  router.update_cluster(with_state(router.view(), 2, NodeState::kDead));
   open_at(router, 0, 5);
   for (int s = 10; s < 13; ++s) {
     EXPECT_EQ(first(router, linked(1, s, 1000, 1100)), 0u);
-    router.sent(linked(1, s, 1000, 1100), "demo", to(0), at_ms(1));
+    router.on_sent(linked(1, s, 1000, 1100), "demo", to(0), at_ms(1));
   }
-  router.adopt(with_state(router.view(), 2, NodeState::kAlive));
+  router.update_cluster(with_state(router.view(), 2, NodeState::kAlive));
   EXPECT_EQ(first(router, linked(1, 20, 1000, 1100)), 2u);
 }
 
@@ -240,7 +240,7 @@ TEST(LMetric, CountsPendingTokensOnlyAsP1) {
   for (const char* name : {"lmetric", "lmetric-p1"}) {
     Router router = router_of(name, 2);
     serve_at(router, key(1, 1), 0, at_ms(0));
-    router.sent(key(-1, -1, 0, 1000), "demo", to(0), at_ms(0));
+    router.on_sent(key(-1, -1, 0, 1000), "demo", to(0), at_ms(0));
     const bool p1 = std::string(name) == "lmetric-p1";
     EXPECT_DOUBLE_EQ(cost_at(router, key(1, 2), 0), p1 ? (1000 + 100) * 2 : 100 * 2);
     EXPECT_EQ(first(router, key(1, 2)), p1 ? 1u : 0u);
@@ -253,14 +253,14 @@ TEST(Dynamo, AddsPrefillToComputeAndBlocksInUse) {
   EXPECT_DOUBLE_EQ(cost_at(router, key(1, 2), 0), (100 + 1100) / 16.0);
   EXPECT_DOUBLE_EQ(cost_at(router, key(1, 2), 1), (1100 + 1100) / 16.0);
   // Two of the set run there: its 1,000 tokens count once, with the new request's own 100.
-  std::vector<Sent> sent;
+  std::vector<InFlight> sent;
   for (const int session : {5, 6}) {
-    sent.push_back(router.sent(key(1, session), "demo", to(0), at_ms(0)));
+    sent.push_back(router.on_sent(key(1, session), "demo", to(0), at_ms(0)));
     router.first_byte(key(1, session), sent.back(), at_ms(0));
   }
   EXPECT_DOUBLE_EQ(cost_at(router, key(1, 2), 0), (100 + (1000 + 2 * 100) + 100) / 16.0);
-  router.finished(key(1, 5), sent[0], std::nullopt, at_ms(1));
-  router.finished(key(1, 6), sent[1], std::nullopt, at_ms(1));
+  router.on_finished(key(1, 5), sent[0], std::nullopt, at_ms(1));
+  router.on_finished(key(1, 6), sent[1], std::nullopt, at_ms(1));
   EXPECT_DOUBLE_EQ(cost_at(router, key(1, 2), 0), (100 + 1100) / 16.0);
 }
 
@@ -268,17 +268,17 @@ TEST(Dynamo, AddsPrefillToComputeAndBlocksInUse) {
 TEST(Dynamo, IsPushedOffTheHolderByOneQueuedPrompt) {
   Router router = router_of("dynamo", 2);
   serve_at(router, key(1, 1), 0, at_ms(0));
-  router.sent(key(-1, -1, 0, 1000), "demo", to(0), at_ms(0));
+  router.on_sent(key(-1, -1, 0, 1000), "demo", to(0), at_ms(0));
   EXPECT_DOUBLE_EQ(cost_at(router, key(1, 2), 0), (1000 + 100 + 1000 + 1100) / 16.0);
   EXPECT_EQ(first(router, key(1, 2)), 1u);
 }
 
 TEST(Dynamo, ForgetsRequestsOfADeadNode) {
   Router router = router_of("dynamo", 2);
-  Sent sent = router.sent(key(1, 1), "demo", to(0), at_ms(0));
+  InFlight sent = router.on_sent(key(1, 1), "demo", to(0), at_ms(0));
   router.forget_node(0);
   EXPECT_DOUBLE_EQ(cost_at(router, key(2, 2), 0), (1100 + 1100) / 16.0);
-  router.finished(key(1, 1), sent, std::nullopt, at_ms(1));
+  router.on_finished(key(1, 1), sent, std::nullopt, at_ms(1));
   EXPECT_DOUBLE_EQ(cost_at(router, key(2, 2), 0), (1100 + 1100) / 16.0);
 }
 
@@ -293,7 +293,7 @@ TEST(Gie, WeighsQueueKvAndPrefixTwoTwoThree) {
   report.kv_tokens_free = 1000;
   router.report(1, report, at_ms(0));
   const PrefixKey k = linked(1, 2, 1000, 1100);
-  router.sent(linked(1, 1, 1000, 1100), "demo", to(0), at_ms(0));
+  router.on_sent(linked(1, 1, 1000, 1100), "demo", to(0), at_ms(0));
   EXPECT_DOUBLE_EQ(cost_at(router, k, 0), -(0 + 2 * 0.5 + 3 * 1000 / 1100.0));
   EXPECT_DOUBLE_EQ(cost_at(router, k, 1), -(2 + 2));
   EXPECT_EQ(first(router, k), 1u) << "the emptier one, though all but 100 tokens are held by the other";
@@ -302,9 +302,9 @@ TEST(Gie, WeighsQueueKvAndPrefixTwoTwoThree) {
 TEST(Gie, UsesReportedResidency) {
   Router router = router_of("gie", 2);
   const PrefixKey k = linked(1, 1, 1000, 1100);
-  router.sent(k, "demo", to(0), at_ms(0));
+  router.on_sent(k, "demo", to(0), at_ms(0));
   EXPECT_EQ(first(router, k), 0u);
-  const ResidencyItem items[] = {{k.set, Held::kSet, 1000}};
+  const ResidencyItem items[] = {{k.set, HolderKind::kSet, 1000}};
   ResidencyEvent event;
   event.epoch = 1;
   event.items = items;
@@ -319,16 +319,17 @@ TEST(Gie, UsesReportedResidency) {
 TEST(Gie, ForgetsTheLeastRecentlySentBeyondItsBlocks) {
   Router router = router_of("gie", 1);
   const PrefixKey k = linked(1, 1, 1000, 1100);
-  router.sent(k, "demo", to(0), at_ms(0));
-  for (int i = 0; i < 453; ++i) router.sent(linked(100 + i, 100 + i, 1000, 1100), "demo", to(0), at_ms(0));
+  router.on_sent(k, "demo", to(0), at_ms(0));
+  for (int i = 0; i < 453; ++i) router.on_sent(linked(100 + i, 100 + i, 1000, 1100), "demo", to(0), at_ms(0));
   EXPECT_DOUBLE_EQ(cost_at(router, k, 0), -(4 + 3.0));
-  for (int i = 453; i < 456; ++i) router.sent(linked(100 + i, 100 + i, 1000, 1100), "demo", to(0), at_ms(0));
+  for (int i = 453; i < 456; ++i)
+    router.on_sent(linked(100 + i, 100 + i, 1000, 1100), "demo", to(0), at_ms(0));
   EXPECT_GT(cost_at(router, k, 0), -(4 + 3.0));
 }
 
 TEST(Preble, ExploitsMostlyKnownPromptsAndExploresTheRest) {
   Router router = router_of("preble", 4);
-  router.sent(linked(1, 1, 1000, 1100), "demo", to(2), at_ms(0));
+  router.on_sent(linked(1, 1, 1000, 1100), "demo", to(2), at_ms(0));
   // One active answer of 45 tokens at .15 s, and 1,100 tokens missed once at 8,300 a second.
   EXPECT_DOUBLE_EQ(cost_at(router, linked(9, 9, 1000, 1100), 2), 45 * 0.15 + 1100 / 8'300.0);
   EXPECT_EQ(first(router, linked(1, 2, 1000, 1900)), 2u);  // 1000 of 1900 known: exploits, the dearest node
@@ -337,9 +338,9 @@ TEST(Preble, ExploitsMostlyKnownPromptsAndExploresTheRest) {
 
 TEST(Preble, ChoosesTheCheapestWithinASetNotItsPlaceInIt) {
   Router router = router_of("preble", 8);
-  router.sent(linked(1, 1, 1000, 1100), "demo", to(5), at_ms(0));
-  router.sent(linked(1, 2, 1000, 2100), "demo", to(7), at_ms(0));  // explored: node 7 joins the card's set
-  router.sent(linked(1, 3, 1000, 1100), "demo", to(5), at_ms(0));
+  router.on_sent(linked(1, 1, 1000, 1100), "demo", to(5), at_ms(0));
+  router.on_sent(linked(1, 2, 1000, 2100), "demo", to(7), at_ms(0));  // explored: node 7 joins the card's set
+  router.on_sent(linked(1, 3, 1000, 1100), "demo", to(5), at_ms(0));
   EXPECT_EQ(first(router, linked(1, 4, 1000, 1100)), 7u);
   const Decision decision = router.decide(linked(1, 4, 1000, 1100), "demo", at_ms(0));
   EXPECT_EQ(decision.order[1].node, 5u);
@@ -348,11 +349,11 @@ TEST(Preble, ChoosesTheCheapestWithinASetNotItsPlaceInIt) {
 
 TEST(Preble, ConversationStaysWithItsTurns) {
   Router router = router_of("preble", 4);
-  router.sent(linked(1, 1, 1000, 1100), "demo", to(1), at_ms(0));
-  router.sent(linked(1, 2, 1000, 2100), "demo", to(2), at_ms(0));  // explored: the card is on two nodes
+  router.on_sent(linked(1, 1, 1000, 1100), "demo", to(1), at_ms(0));
+  router.on_sent(linked(1, 2, 1000, 2100), "demo", to(2), at_ms(0));  // explored: the card is on two nodes
   const PrefixKey turn = linked(1, 3, 1000, 1100);
-  router.sent(turn, "demo", to(1), at_ms(0));
-  for (int i = 10; i < 14; ++i) router.sent(linked(1, i, 1000, 1100), "demo", to(1), at_ms(0));
+  router.on_sent(turn, "demo", to(1), at_ms(0));
+  for (int i = 10; i < 14; ++i) router.on_sent(linked(1, i, 1000, 1100), "demo", to(1), at_ms(0));
   EXPECT_EQ(first(router, linked(1, 4, 1000, 1100)), 2u) << "another one goes to the cheaper of the two";
   PrefixKey next = linked(1, 3, 1000, 1300);
   next.anchors.insert(next.anchors.begin() + 1, turn.anchors.back());
@@ -362,10 +363,10 @@ TEST(Preble, ConversationStaysWithItsTurns) {
 // 100 requests of a light and a heavy persona on one node of two, none elsewhere: the light one moves.
 TEST(Preble, MovesTheCheaperPartsOfAnOverloadedNode) {
   Router router = router_of("preble", 2);
-  for (int i = 0; i < 10; ++i) router.sent(linked(1, i, 1000, 1100), "demo", to(0), at_ms(i));
-  for (int i = 10; i < 99; ++i) router.sent(linked(2, i, 1000, 1100), "demo", to(0), at_ms(i));
+  for (int i = 0; i < 10; ++i) router.on_sent(linked(1, i, 1000, 1100), "demo", to(0), at_ms(i));
+  for (int i = 10; i < 99; ++i) router.on_sent(linked(2, i, 1000, 1100), "demo", to(0), at_ms(i));
   EXPECT_EQ(first(router, linked(1, 200, 1000, 1100)), 0u) << "nothing moves before the hundredth";
-  router.sent(linked(2, 110, 1000, 1100), "demo", to(0), at_ms(110));
+  router.on_sent(linked(2, 110, 1000, 1100), "demo", to(0), at_ms(110));
   EXPECT_EQ(first(router, linked(1, 200, 1000, 1100)), 1u);
   EXPECT_EQ(first(router, linked(2, 200, 1000, 1100)), 0u);
 }
@@ -377,7 +378,7 @@ TEST(Preble, CopiesALonePartOnlyWhenItsFirstTokensHaveBecomeSlow) {
   const int64_t begin = -1'000'000;  // at_ms(begin) = 0 s: a half window begins
   const auto send = [&](int session, int64_t ms, int64_t ttft_ms) {
     const PrefixKey k = linked(1, session, 1000, 1100);
-    Sent sent = router.sent(k, "demo", to(0), at_ms(begin + ms));
+    InFlight sent = router.on_sent(k, "demo", to(0), at_ms(begin + ms));
     router.first_byte(k, sent, at_ms(begin + ms + ttft_ms));
   };
   for (int i = 0; i < 60; ++i) send(i, 1000 + i * 1000, 100);
@@ -391,10 +392,10 @@ TEST(Preble, CopiesALonePartOnlyWhenItsFirstTokensHaveBecomeSlow) {
 TEST(Preble, ForgetsAPartAfterThreeMinutes) {
   Router router = router_of("preble", 4);
   const PrefixKey k = linked(1, 1, 1000, 1100);
-  Sent sent = router.sent(k, "demo", to(2), at_ms(0));
-  router.finished(k, sent, std::nullopt, at_ms(10));
+  InFlight sent = router.on_sent(k, "demo", to(2), at_ms(0));
+  router.on_finished(k, sent, std::nullopt, at_ms(10));
   EXPECT_GT(cost_at(router, key(9, 9), 2), 0);
-  router.sent(linked(2, 2, 1000, 1100), "demo", to(3), at_ms(181'000));
+  router.on_sent(linked(2, 2, 1000, 1100), "demo", to(3), at_ms(181'000));
   EXPECT_DOUBLE_EQ(cost_at(router, key(9, 9), 2), 0);
 }
 

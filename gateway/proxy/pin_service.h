@@ -1,7 +1,7 @@
 #pragma once
 
 // Pins of clients as POST and GET /v1/prefixes see them: what one owner may pin and for how long, and the
-// record of what is pinned, from which it is computed anew where a worker lost it (cluster/pin_keeper.h).
+// record of what is pinned, from which it is computed anew where a worker lost it (cluster/pin_reconciler.h).
 // The keys of a tenant are one owner, a key without a tenant is one, and so are all clients of a gateway
 // without keys, whose pins the workers alone bound.
 
@@ -16,9 +16,9 @@
 
 namespace troupe {
 
-class PinDesk {
+class PinService {
  public:
-  explicit PinDesk(ProxyCore& core) : core_(core) {}
+  explicit PinService(ProxyCore& core) : core_(core) {}
 
   // Names the client's pins; empty: the gateway has no keys.
   static std::string owner_of(const RequestContext& context);

@@ -1,4 +1,4 @@
-#include "gateway/route/placement/pin_uptake.h"
+#include "gateway/route/placement/pin_importer.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,7 +7,7 @@ namespace troupe::route {
 namespace {
 
 bool same(const Pin::Place& a, const Pin::Place& b) {
-  return a.node == b.node && a.life == b.life;
+  return a.node == b.node && a.incarnation == b.incarnation;
 }
 
 std::vector<Pin::Place>::iterator find_place(std::vector<Pin::Place>& places, const Pin::Place& place) {
@@ -17,11 +17,11 @@ std::vector<Pin::Place>::iterator find_place(std::vector<Pin::Place>& places, co
 
 }  // namespace
 
-PinUptake::PinUptake(PinBook& book) : book_(book) {
-  book_.on_change = [this](const Hash128& id, PinChange change) { changed(id, change); };
+PinImporter::PinImporter(PinRegistry& registry) : registry_(registry) {
+  registry_.on_change = [this](const Hash128& id, PinChange change) { changed(id, change); };
 }
 
-void PinUptake::changed(const Hash128& id, PinChange change) {
+void PinImporter::changed(const Hash128& id, PinChange change) {
   if (change == PinChange::kMade && removed_.erase(id) > 0) std::erase(removed_order_, id);
   if (change != PinChange::kRemoved) return;
   if (removed_.try_emplace(id).second) removed_order_.push_back(id);
@@ -30,12 +30,12 @@ void PinUptake::changed(const Hash128& id, PinChange change) {
   removed_order_.pop_front();
 }
 
-const Pin* PinUptake::taken_up(const Hash128& id) const {
-  const Pin* const pin = book_.find(id);
-  return pin != nullptr && pin->taken_up ? pin : nullptr;
+const Pin* PinImporter::imported(const Hash128& id) const {
+  const Pin* const pin = registry_.find(id);
+  return pin != nullptr && pin->imported ? pin : nullptr;
 }
 
-std::vector<const Pin*> PinUptake::take(const Pin::Place& place, std::span<const Pin> listed) {
+std::vector<const Pin*> PinImporter::take(const Pin::Place& place, std::span<const Pin> listed) {
   std::vector<const Pin*> to_remove;
   absl::flat_hash_set<Hash128> ids;
   for (const Pin& pin : listed) {
@@ -58,12 +58,12 @@ std::vector<const Pin*> PinUptake::take(const Pin::Place& place, std::span<const
 }
 
 // (A pin is small without its request: it is replaced whole.)
-void PinUptake::take_one(const Pin::Place& place, const Pin& listed) {
-  const Pin* const known = book_.find(listed.id);
-  if (known != nullptr && !known->taken_up) return;
+void PinImporter::take_one(const Pin::Place& place, const Pin& listed) {
+  const Pin* const known = registry_.find(listed.id);
+  if (known != nullptr && !known->imported) return;
   if (known == nullptr && taken_.size() >= kTakenMax) return;
   Pin pin = listed;
-  pin.taken_up = true;
+  pin.imported = true;
   pin.shared = false;
   pin.body.clear();
   if (known != nullptr) {
@@ -71,18 +71,18 @@ void PinUptake::take_one(const Pin::Place& place, const Pin& listed) {
     std::erase_if(pin.places, [&place](const Pin::Place& one) { return one.node == place.node; });
     if (known->expires && pin.expires) pin.until = std::max(pin.until, known->until);
   }
-  pin.places.push_back({place.node, place.life, pin.expires ? listed.until : TimePoint::max()});
+  pin.places.push_back({place.node, place.incarnation, pin.expires ? listed.until : TimePoint::max()});
   const Hash128 id = pin.id;
-  if (book_.adopt(std::move(pin))) taken_.insert(id);
+  if (registry_.adopt(std::move(pin))) taken_.insert(id);
 }
 
-void PinUptake::drop_unlisted(const Pin::Place& place, const absl::flat_hash_set<Hash128>& listed) {
+void PinImporter::drop_unlisted(const Pin::Place& place, const absl::flat_hash_set<Hash128>& listed) {
   std::vector<Hash128> here;
   for (const Hash128& id : taken_) {
     if (!listed.contains(id)) here.push_back(id);
   }
   for (const Hash128& id : here) {
-    const Pin* const known = taken_up(id);
+    const Pin* const known = imported(id);
     if (known == nullptr) {
       taken_.erase(id);
       continue;
@@ -91,9 +91,9 @@ void PinUptake::drop_unlisted(const Pin::Place& place, const absl::flat_hash_set
     if (std::erase_if(pin.places, [&place](const Pin::Place& one) { return one.node == place.node; }) == 0)
       continue;
     if (!pin.places.empty()) {
-      book_.adopt(std::move(pin));
+      registry_.adopt(std::move(pin));
     } else {
-      book_.drop(id);
+      registry_.drop(id);
       taken_.erase(id);
     }
   }

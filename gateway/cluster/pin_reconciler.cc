@@ -1,4 +1,4 @@
-#include "gateway/cluster/pin_keeper.h"
+#include "gateway/cluster/pin_reconciler.h"
 
 #include <algorithm>
 #include <chrono>
@@ -21,50 +21,51 @@ namespace {
 
 constexpr auto kPinTick = std::chrono::seconds(1);
 constexpr auto kPinWithin = std::chrono::seconds(60);
-constexpr auto kLookEvery = std::chrono::seconds(30);  // at one worker's list
-constexpr auto kLookWithin = std::chrono::seconds(3);
+constexpr auto kListEvery = std::chrono::seconds(30);  // at one worker's list
+constexpr auto kListWithin = std::chrono::seconds(3);
 
 }  // namespace
 
-PinKeeper::PinKeeper(const route::PinOptions& options, const Parts& parts)
+PinReconciler::PinReconciler(const route::PinOptions& options, const Parts& parts)
     : parts_(parts),
-      book_(options),
+      registry_(options),
       kept_(parts.metrics.gauge("troupe_gateway_pins", "Pinned prefixes that this gateway keeps.")),
       computed_(parts.metrics.counter("troupe_gateway_pins_computed_total",
                                       "Pinned prefixes computed anew, for a worker lost them.")),
       failed_(parts.metrics.counter("troupe_gateway_pins_failed_total",
                                     "Tries to compute a pinned prefix anew that failed.")) {}
 
-void PinKeeper::start(TaskGroup& group) {
+void PinReconciler::start(TaskGroup& group) {
   group.spawn(run());
-  if (uptake_ != nullptr) group.spawn(look());
+  if (importer_ != nullptr) group.spawn(reconcile());
 }
 
-void PinKeeper::take_up(bool ownerless) {
-  uptake_ = std::make_unique<route::PinUptake>(book_);
+void PinReconciler::import_from_workers(bool ownerless) {
+  importer_ = std::make_unique<route::PinImporter>(registry_);
   takes_ownerless_ = ownerless;
 }
 
-bool PinKeeper::holds(const route::Pin::Place& place) const {
+bool PinReconciler::holds(const route::Pin::Place& place) const {
   const bool there = parts_.fleet.member(place.node) && parts_.fleet.state(place.node) != NodeState::kDead;
-  return there && parts_.router.loads().at(place.node).life == place.life && parts_.clock.now() < place.ends;
+  return there && parts_.router.loads().at(place.node).incarnation == place.incarnation &&
+         parts_.clock.now() < place.ends;
 }
 
 // (A gateway that does not know its place among the others sees to all.)
-bool PinKeeper::is_ours(const route::Pin& pin) const {
+bool PinReconciler::is_ours(const route::Pin& pin) const {
   const route::GatewayShard place = shard && pin.shared ? shard() : route::GatewayShard();
   if (place.of <= 1 || place.index >= place.of) return true;
   return pin.id.lo % static_cast<uint64_t>(place.of) == static_cast<uint64_t>(place.index);
 }
 
-route::Pin::Place PinKeeper::place_of(const route::Pin::Claim& claim) const {
+route::Pin::Place PinReconciler::place_of(const route::Pin::Claim& claim) const {
   const auto node = parts_.fleet.find(claim.node);
   if (!node || claim.cache_epoch.empty() || parts_.fleet.registered(*node).cache_epoch != claim.cache_epoch)
     return {};
-  return {*node, parts_.router.loads().at(*node).life};
+  return {*node, parts_.router.loads().at(*node).incarnation};
 }
 
-std::vector<route::Pin::Claim> PinKeeper::claims_of(const route::Pin& pin) const {
+std::vector<route::Pin::Claim> PinReconciler::claims_of(const route::Pin& pin) const {
   std::vector<route::Pin::Claim> claims = pin.claims;
   for (const route::Pin::Place& place : pin.places) {
     if (holds(place))
@@ -74,17 +75,18 @@ std::vector<route::Pin::Claim> PinKeeper::claims_of(const route::Pin& pin) const
 }
 
 // The claims of workers that are known are true at once.
-void PinKeeper::adopt(route::Pin pin) {
+void PinReconciler::adopt(route::Pin pin) {
   std::erase_if(pin.claims, [this, &pin](const route::Pin::Claim& claim) {
     const route::Pin::Place place = place_of(claim);
     if (place.node != route::kNoNode) pin.places.push_back(place);
     return place.node != route::kNoNode;
   });
-  if (!book_.adopt(std::move(pin))) parts_.log.warn("pin_not_kept", {{"why", "pins.text_bytes are used up"}});
+  if (!registry_.adopt(std::move(pin)))
+    parts_.log.warn("pin_not_kept", {{"why", "pins.text_bytes are used up"}});
 }
 
 // nullopt: its owner's salt is not known.
-std::optional<std::string> PinKeeper::body_of(const route::Pin& pin) const {
+std::optional<std::string> PinReconciler::body_of(const route::Pin& pin) const {
   std::string body = pin.body;
   if (pin.salted) {
     const auto salt = salt_of ? salt_of(pin.owner) : std::nullopt;
@@ -97,70 +99,72 @@ std::optional<std::string> PinKeeper::body_of(const route::Pin& pin) const {
   return body + (pin.expires ? std::to_string(left_s) : "null") + "}";
 }
 
-Task<void> PinKeeper::run() {
+Task<void> PinReconciler::run() {
   Timer timer(parts_.executor);
   while (true) {
     timer.expires_after(kPinTick);
     co_await timer.async_wait(use_task);
-    book_.expire(parts_.clock.now());
-    kept_.Set(static_cast<double>(book_.size()));
+    registry_.expire(parts_.clock.now());
+    kept_.Set(static_cast<double>(registry_.size()));
     if (!parts_.fleet.probed()) continue;  // nobody knows yet which are lost
-    book_.settle_claims([this](const route::Pin::Claim& claim) { return place_of(claim); });
+    registry_.settle_claims([this](const route::Pin::Claim& claim) { return place_of(claim); });
     const auto held = [this](const route::Pin::Place& place) { return holds(place); };
-    const size_t gone = uptake_ == nullptr ? 0 : uptake_->forget_lost(held);
+    const size_t gone = importer_ == nullptr ? 0 : importer_->forget_lost(held);
     if (gone > 0)
       parts_.log.warn("pins_lost", {{"pins", gone}, {"why", "only workers that are gone knew them"}});
     const route::Pin* lost =
-        book_.next_lost(held, [this](const route::Pin& pin) { return is_ours(pin) && !pin.taken_up; });
+        registry_.next_lost(held, [this](const route::Pin& pin) { return is_ours(pin) && !pin.imported; });
     if (lost == nullptr) continue;
     route::Pin pin = *lost;
     co_await compute(std::move(pin));
   }
 }
 
-Task<void> PinKeeper::look() {
+Task<void> PinReconciler::reconcile() {
   Timer timer(parts_.executor);
   while (true) {
     timer.expires_after(kPinTick);
     co_await timer.async_wait(use_task);
     if (!parts_.fleet.probed()) continue;
-    looks_.resize(parts_.fleet.size());
-    for (NodeIndex node = 0; node < looks_.size(); ++node) {
-      if (is_due(node)) co_await look_at(node);
+    listings_.resize(parts_.fleet.size());
+    for (NodeIndex node = 0; node < listings_.size(); ++node) {
+      if (is_due(node)) co_await reconcile_node(node);
     }
   }
 }
 
-bool PinKeeper::is_due(NodeIndex node) const {
+bool PinReconciler::is_due(NodeIndex node) const {
   const Fleet& fleet = parts_.fleet;
-  if (!fleet.member(node) || !fleet.ours(node) || fleet.known_dead(node)) return false;
-  const std::optional<Look>& last = looks_[node];
-  return !last || last->life != parts_.router.loads().at(node).life ||
-         parts_.clock.now() >= last->at + kLookEvery;
+  if (!fleet.member(node) || !fleet.is_troupe_worker(node) || fleet.known_dead(node)) return false;
+  const std::optional<Listing>& last = listings_[node];
+  return !last || last->incarnation != parts_.router.loads().at(node).incarnation ||
+         parts_.clock.now() >= last->at + kListEvery;
 }
 
-Task<void> PinKeeper::look_at(NodeIndex node) {
+Task<void> PinReconciler::reconcile_node(NodeIndex node) {
   const Fleet::Hold hold(parts_.fleet);
-  const uint32_t life = parts_.router.loads().at(node).life;
-  looks_[node] = Look{life, parts_.clock.now()};
+  const uint32_t incarnation = parts_.router.loads().at(node).incarnation;
+  listings_[node] = Listing{incarnation, parts_.clock.now()};
   ClientRequest request;
   request.target = kPrefixesPath;
   request.headers.emplace_back(kOwnersAskedHeader, "1");
-  const Deadline within = Deadline::after(parts_.clock.now(), kLookWithin);
+  const Deadline within = Deadline::after(parts_.clock.now(), kListWithin);
   const ForwardResult result =
       co_await ask_once(parts_.fleet.client(node), request, within, kPinListingBytesMax);
-  if (result.end != ForwardResult::End::kAnswered || parts_.router.loads().at(node).life != life) co_return;
+  if (result.end != ForwardResult::End::kAnswered ||
+      parts_.router.loads().at(node).incarnation != incarnation)
+    co_return;
   const auto listed = parse_pin_listing(result.held_body, parts_.clock.now(), takes_ownerless_);
   if (!listed.ok()) {
     parts_.log.warn("pins_not_listed",
                     {{"worker", parts_.fleet.id(node)}, {"why", to_std(listed.status().message())}});
     co_return;
   }
-  const std::vector<const route::Pin*> removed = uptake_->take({node, life}, *listed);
+  const std::vector<const route::Pin*> removed = importer_->take({node, incarnation}, *listed);
   for (const route::Pin* pin : removed) co_await remove_at(node, pin->prefix, pin->owner);
 }
 
-Task<void> PinKeeper::remove_at(NodeIndex node, Hash128 prefix, std::string owner) {
+Task<void> PinReconciler::remove_at(NodeIndex node, Hash128 prefix, std::string owner) {
   ClientRequest request;
   request.method = "DELETE";
   request.target = std::string(kPrefixesPath) + "/" + prefix_id(prefix);
@@ -170,20 +174,20 @@ Task<void> PinKeeper::remove_at(NodeIndex node, Hash128 prefix, std::string owne
 }
 
 // The first candidate of its requests that is a worker of ours.
-NodeIndex PinKeeper::target_of(const route::Pin& pin) {
+NodeIndex PinReconciler::target_of(const route::Pin& pin) {
   const route::Decision decision = parts_.router.preview(pin.key, pin.model, parts_.clock.now());
   for (const route::Candidate& candidate : decision.order.all()) {
-    if (parts_.fleet.ours(candidate.node)) return candidate.node;
+    if (parts_.fleet.is_troupe_worker(candidate.node)) return candidate.node;
   }
   return route::kNoNode;
 }
 
-Task<void> PinKeeper::compute(route::Pin pin) {
+Task<void> PinReconciler::compute(route::Pin pin) {
   const NodeIndex node = target_of(pin);
   const auto body = body_of(pin);
   if (node == route::kNoNode || !body) co_return;  // asked again at the next turn
   const Fleet::Hold hold(parts_.fleet);
-  const uint32_t life = parts_.router.loads().at(node).life;
+  const uint32_t incarnation = parts_.router.loads().at(node).incarnation;
   ClientRequest request;
   request.method = "POST";
   request.target = kPrefixesPath;
@@ -200,12 +204,12 @@ Task<void> PinKeeper::compute(route::Pin pin) {
   }
   computed_.Increment();
   parts_.log.info("pin_computed", {{"worker", parts_.fleet.id(node)}, {"prefix", prefix_id(pin.prefix)}});
-  const route::Pin::Place place{node, life, pin.expires ? pin.until : TimePoint::max()};
-  book_.told_end(pin.prefix, place);
-  if (book_.placed(pin.id, place)) co_return;
-  // It was deleted meanwhile. (Where a store has all pins, the book knows whether others need it.)
-  const std::string owner = uptake_ == nullptr ? "" : pin.owner;
-  if (owner.empty() && book_.is_of_another(pin.prefix, pin.owner)) co_return;
+  const route::Pin::Place place{node, incarnation, pin.expires ? pin.until : TimePoint::max()};
+  registry_.update_expiry(pin.prefix, place);
+  if (registry_.placed(pin.id, place)) co_return;
+  // It was deleted meanwhile. (Where a store has all pins, the registry knows whether others need it.)
+  const std::string owner = importer_ == nullptr ? "" : pin.owner;
+  if (owner.empty() && registry_.is_of_another(pin.prefix, pin.owner)) co_return;
   co_await remove_at(node, pin.prefix, owner);
 }
 

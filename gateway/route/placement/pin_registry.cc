@@ -1,18 +1,18 @@
-#include "gateway/route/placement/pin_book.h"
+#include "gateway/route/placement/pin_registry.h"
 
 #include <algorithm>
 #include <utility>
 
 namespace troupe::route {
 
-std::string PinBook::refusal(const Wish& wish) const {
+std::string PinRegistry::refusal(const Wish& wish) const {
   const Hash128 content = hash_bytes(wish.body);
   int64_t count = 0, tokens = 0;
   size_t bytes = 0, all_bytes = text_bytes_;
   bool again = false;
   const auto add = [&](const Pin& pin) {
     if (pin.owner != wish.owner) return;
-    if (pin.taken_up && !wish.set.is_zero() && pin.key.set == wish.set && pin.model == wish.model) return;
+    if (pin.imported && !wish.set.is_zero() && pin.key.set == wish.set && pin.model == wish.model) return;
     again |= pin.content == content && pin.model == wish.model;
     count += 1;
     bytes += pin.body.size();
@@ -40,48 +40,48 @@ std::string PinBook::refusal(const Wish& wish) const {
          "; this one needs some " + std::to_string(wish.tokens) + " more";
 }
 
-PinBook::Reservation::Reservation(PinBook& book, const Wish& wish) : book_(&book) {
+PinRegistry::Reservation::Reservation(PinRegistry& registry, const Wish& wish) : registry_(&registry) {
   Pin pin;
   pin.owner = wish.owner;
   pin.model = wish.model;
   pin.body = wish.body;
   pin.content = hash_bytes(wish.body);
   pin.tokens = wish.tokens;
-  at_ = book.reserved_.insert(book.reserved_.end(), std::move(pin));
+  at_ = registry.reserved_.insert(registry.reserved_.end(), std::move(pin));
 }
 
-PinBook::Reservation& PinBook::Reservation::operator=(Reservation&& other) noexcept {
+PinRegistry::Reservation& PinRegistry::Reservation::operator=(Reservation&& other) noexcept {
   if (this == &other) return *this;
   end();
-  book_ = std::exchange(other.book_, nullptr);
+  registry_ = std::exchange(other.registry_, nullptr);
   at_ = other.at_;
   return *this;
 }
 
-void PinBook::Reservation::end() {
-  if (book_ != nullptr) book_->reserved_.erase(at_);
-  book_ = nullptr;
+void PinRegistry::Reservation::end() {
+  if (registry_ != nullptr) registry_->reserved_.erase(at_);
+  registry_ = nullptr;
 }
 
-bool PinBook::put(Pin pin) {
+bool PinRegistry::put(Pin pin) {
   const Hash128 id = pin.id;
   const bool kept = adopt(std::move(pin));
   if (kept) notify(id, PinChange::kMade);
   return kept;
 }
 
-void PinBook::erase(const Hash128& id) {
+void PinRegistry::erase(const Hash128& id) {
   drop(id);
   notify(id, PinChange::kRemoved);
 }
 
 // (Where there is no room the last one of the name stays.)
-bool PinBook::adopt(Pin pin) {
+bool PinRegistry::adopt(Pin pin) {
   const Pin* const last = find(pin.id);
   const size_t freed = last == nullptr ? 0 : last->body.size();
   if (text_bytes_ - freed + pin.body.size() > options_.text_bytes) return false;
   drop(pin.id);
-  changes_ += pin.taken_up ? 0 : 1;
+  changes_ += pin.imported ? 0 : 1;
   text_bytes_ += pin.body.size();
   turns_.push_back(pin.id);
   pin.content = hash_bytes(pin.body);
@@ -90,27 +90,27 @@ bool PinBook::adopt(Pin pin) {
   return true;
 }
 
-void PinBook::drop(const Hash128& id) {
+void PinRegistry::drop(const Hash128& id) {
   const auto found = pins_.find(id);
   if (found == pins_.end()) return;
-  changes_ += found->second.taken_up ? 0 : 1;
+  changes_ += found->second.imported ? 0 : 1;
   text_bytes_ -= found->second.body.size();
   pins_.erase(found);
   turns_.erase(std::find(turns_.begin(), turns_.end(), id));
 }
 
-const Pin* PinBook::find(const Hash128& id) const {
+const Pin* PinRegistry::find(const Hash128& id) const {
   const auto found = pins_.find(id);
   return found == pins_.end() ? nullptr : &found->second;
 }
 
-std::vector<const Pin*> PinBook::of(std::string_view owner) const {
+std::vector<const Pin*> PinRegistry::of(std::string_view owner) const {
   std::vector<const Pin*> pins = all();
   std::erase_if(pins, [owner](const Pin* pin) { return pin->owner != owner; });
   return pins;
 }
 
-std::vector<const Pin*> PinBook::all() const {
+std::vector<const Pin*> PinRegistry::all() const {
   std::vector<const Pin*> pins;
   pins.reserve(pins_.size());
   for (const auto& [id, pin] : pins_) pins.push_back(&pin);
@@ -118,7 +118,7 @@ std::vector<const Pin*> PinBook::all() const {
   return pins;
 }
 
-void PinBook::expire(TimePoint now) {
+void PinRegistry::expire(TimePoint now) {
   std::vector<Hash128> over;
   for (const auto& [id, pin] : pins_) {
     if (pin.expires && pin.until <= now) over.push_back(id);
@@ -129,7 +129,7 @@ void PinBook::expire(TimePoint now) {
   }
 }
 
-bool PinBook::placed(const Hash128& id, Pin::Place place) {
+bool PinRegistry::placed(const Hash128& id, Pin::Place place) {
   const auto found = pins_.find(id);
   if (found == pins_.end()) return false;
   found->second.places.push_back(place);
@@ -138,7 +138,7 @@ bool PinBook::placed(const Hash128& id, Pin::Place place) {
   return true;
 }
 
-void PinBook::unplace(const Hash128& prefix) {
+void PinRegistry::unplace(const Hash128& prefix) {
   for (auto& [id, pin] : pins_) {
     if (pin.prefix != prefix) continue;
     pin.places.clear();
@@ -148,27 +148,27 @@ void PinBook::unplace(const Hash128& prefix) {
   }
 }
 
-void PinBook::told_end(const Hash128& prefix, const Pin::Place& place) {
+void PinRegistry::update_expiry(const Hash128& prefix, const Pin::Place& place) {
   for (auto& [id, pin] : pins_) {
     if (pin.prefix != prefix) continue;
     for (Pin::Place& known : pin.places) {
-      if (known.node == place.node && known.life == place.life) known.ends = place.ends;
+      if (known.node == place.node && known.incarnation == place.incarnation) known.ends = place.ends;
     }
   }
 }
 
-bool PinBook::is_of_another(const Hash128& prefix, std::string_view owner) const {
+bool PinRegistry::is_of_another(const Hash128& prefix, std::string_view owner) const {
   return std::any_of(pins_.begin(), pins_.end(), [&](const auto& entry) {
     return entry.second.prefix == prefix && entry.second.owner != owner;
   });
 }
 
-void PinBook::keep_alone(const Hash128& id) {
+void PinRegistry::keep_alone(const Hash128& id) {
   const auto found = pins_.find(id);
   if (found != pins_.end()) found->second.shared = false;
 }
 
-std::vector<Hash128> PinBook::shared() const {
+std::vector<Hash128> PinRegistry::shared() const {
   std::vector<Hash128> ids;
   for (const auto& [id, pin] : pins_) {
     if (pin.shared) ids.push_back(id);

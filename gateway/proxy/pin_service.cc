@@ -1,4 +1,4 @@
-#include "gateway/proxy/pin_desk.h"
+#include "gateway/proxy/pin_service.h"
 
 #include <algorithm>
 #include <chrono>
@@ -39,11 +39,11 @@ std::string open_body(std::string_view body, bool salted) {
 
 }  // namespace
 
-std::string PinDesk::owner_of(const RequestContext& context) {
+std::string PinService::owner_of(const RequestContext& context) {
   return context.client == nullptr ? "" : context.client->owner();
 }
 
-std::vector<route::NodeIndex> PinDesk::nodes_of(std::string_view id, const RequestContext& context) const {
+std::vector<route::NodeIndex> PinService::nodes_of(std::string_view id, const RequestContext& context) const {
   std::vector<route::NodeIndex> nodes;
   const auto hash = parse_prefix_id(id);
   const route::Pin* const pin = core_.pins == nullptr || !hash
@@ -51,12 +51,12 @@ std::vector<route::NodeIndex> PinDesk::nodes_of(std::string_view id, const Reque
                                     : core_.pins->find(route::Pin::id_of(*hash, owner_of(context)));
   if (pin == nullptr) return nodes;
   for (const route::Pin::Place& place : pin->places) {
-    if (core_.router.loads().at(place.node).life == place.life) nodes.push_back(place.node);
+    if (core_.router.loads().at(place.node).incarnation == place.incarnation) nodes.push_back(place.node);
   }
   return nodes;
 }
 
-ApiResult<bool> PinDesk::allow(const HttpRequest& request, RequestContext& context) const {
+ApiResult<bool> PinService::allow(const HttpRequest& request, RequestContext& context) const {
   RoutedRequest& routed = context.routed;
   if (core_.pins == nullptr || context.client == nullptr || !routed.pin) return true;
   const auto most_s = std::chrono::duration_cast<std::chrono::seconds>(core_.pins->options().ttl_max).count();
@@ -65,7 +65,7 @@ ApiResult<bool> PinDesk::allow(const HttpRequest& request, RequestContext& conte
         "ttl_s", absl::StrCat("'ttl_s' of a pinned prefix may be at most ", most_s, " (pins.ttl_max_secs)"));
   }
   const std::string owner = owner_of(context);
-  route::PinBook::Wish wish;
+  route::PinRegistry::Wish wish;
   wish.owner = owner;
   wish.model = routed.model;
   const std::string body = open_body(context.body_for_worker(request), is_salted(routed));
@@ -79,7 +79,7 @@ ApiResult<bool> PinDesk::allow(const HttpRequest& request, RequestContext& conte
     error.code = "pin_budget_exceeded";
     return error;
   }
-  context.permits.pin = route::PinBook::Reservation(*core_.pins, wish);
+  context.permits.pin = route::PinRegistry::Reservation(*core_.pins, wish);
   if (routed.ttl_s) return true;
   routed.ttl_s = most_s;
   const JsonPatch ttl[] = {{"ttl_s", absl::StrCat(most_s)}};
@@ -87,7 +87,7 @@ ApiResult<bool> PinDesk::allow(const HttpRequest& request, RequestContext& conte
   return true;
 }
 
-void PinDesk::keep(const HttpRequest& request, const RequestContext& context, const Made& made) const {
+void PinService::keep(const HttpRequest& request, const RequestContext& context, const Made& made) const {
   if (core_.pins == nullptr) return;
   const bj::value* id = made.answer.if_contains("id");
   if (id == nullptr || !id->is_string()) return;
@@ -117,13 +117,13 @@ void PinDesk::keep(const HttpRequest& request, const RequestContext& context, co
   pin.until = core_.clock.now() + std::chrono::seconds(routed.ttl_s.value_or(0));
   for (const route::NodeIndex node : made.nodes)
     pin.places.push_back(
-        {node, core_.router.loads().at(node).life, pin.expires ? pin.until : TimePoint::max()});
-  for (const route::Pin::Place& place : pin.places) core_.pins->told_end(*hash, place);
+        {node, core_.router.loads().at(node).incarnation, pin.expires ? pin.until : TimePoint::max()});
+  for (const route::Pin::Place& place : pin.places) core_.pins->update_expiry(*hash, place);
   if (!core_.pins->put(std::move(pin)))
     core_.log.warn("pin_not_kept", {{"prefix", prefix_id(*hash)}, {"why", "pins.text_bytes"}});
 }
 
-bool PinDesk::erase(std::string_view id, const RequestContext& context) const {
+bool PinService::erase(std::string_view id, const RequestContext& context) const {
   const auto hash = parse_prefix_id(id);
   if (core_.pins == nullptr || !hash) return false;
   const Hash128 own = route::Pin::id_of(*hash, owner_of(context));
@@ -132,7 +132,7 @@ bool PinDesk::erase(std::string_view id, const RequestContext& context) const {
   return known;
 }
 
-PinDesk::Holders PinDesk::holders(std::string_view id, const RequestContext& context) const {
+PinService::Holders PinService::holders(std::string_view id, const RequestContext& context) const {
   const auto hash = parse_prefix_id(id);
   if (core_.pins == nullptr || !hash) return {};
   const std::string owner = owner_of(context);
@@ -140,7 +140,7 @@ PinDesk::Holders PinDesk::holders(std::string_view id, const RequestContext& con
           core_.pins->is_of_another(*hash, owner)};
 }
 
-std::string PinDesk::list(const RequestContext& context, const Replies& replies) const {
+std::string PinService::list(const RequestContext& context, const Replies& replies) const {
   bj::array pins;
   if (core_.pins != nullptr) {
     core_.pins->expire(core_.clock.now());
@@ -149,7 +149,7 @@ std::string PinDesk::list(const RequestContext& context, const Replies& replies)
       if (!answer.ok() || !answer->is_object()) continue;
       bj::array nodes;
       for (const route::Pin::Place& place : pin->places) {
-        if (core_.router.loads().at(place.node).life != place.life) continue;  // it has lost it
+        if (core_.router.loads().at(place.node).incarnation != place.incarnation) continue;  // it has lost it
         bj::object node;
         node["node"] = replies.node_name(context, place.node);
         nodes.emplace_back(std::move(node));

@@ -7,7 +7,7 @@ namespace troupe::net_test {
 namespace {
 
 struct Asked {
-  Duration patience = 60ms;
+  Duration silence_timeout = 60ms;
   int times = 0;
   int gives_up_at = 1;  // the call that gives up; 0: never
 };
@@ -17,7 +17,7 @@ Task<Status> ask_with_patience(HttpClient& client, Asked& asked, size_t body_byt
   ClientRequest request;
   request.method = "POST";
   request.body = body;
-  request.patience = asked.patience;
+  request.silence_timeout = asked.silence_timeout;
   request.give_up = [&asked] { return ++asked.times == asked.gives_up_at; };
   auto answer = co_await client.send(request, deadline);
   if (!answer.ok()) co_return answer.status();
@@ -45,7 +45,7 @@ struct Asking {
   std::unique_ptr<HttpClient> client_;
 };
 
-TEST(Patience, GivesUpSilentPeerInEveryPhase) {
+TEST(SilenceTimeout, GivesUpSilentPeerInEveryPhase) {
   const std::vector<std::pair<std::string, SendPhase>> cases = {
       {"", SendPhase::kHead},
       {"HTTP/1.1 200 OK\r\n", SendPhase::kHead},
@@ -68,14 +68,14 @@ TEST(Patience, GivesUpSilentPeerInEveryPhase) {
 }
 
 // Each byte ends a silence, but a head has a time of its own.
-TEST(Patience, HeadThatDripsIsGivenUpInTime) {
-  for (const Duration patience : {Duration::zero(), Duration(200ms)}) {
+TEST(SilenceTimeout, HeadThatDripsIsGivenUpInTime) {
+  for (const Duration silence_timeout : {Duration::zero(), Duration(200ms)}) {
     Loop loop;
     RawListener upstream;
     HttpClientOptions options;
     options.header_timeout = 400ms;
     Asking asking(loop, upstream.endpoint, options);
-    asking.asked.patience = std::chrono::duration_cast<std::chrono::milliseconds>(patience);
+    asking.asked.silence_timeout = std::chrono::duration_cast<std::chrono::milliseconds>(silence_timeout);
     auto answer = asking.start();
     RawPeer peer = upstream.accept();
     peer.read_until("xxx");
@@ -94,13 +94,13 @@ TEST(Patience, HeadThatDripsIsGivenUpInTime) {
 }
 
 // A late head and body are none: only the bytes of a head itself are timed.
-TEST(Patience, ServerMayTakeLongBeforeAndAfterItsHead) {
+TEST(SilenceTimeout, ServerMayTakeLongBeforeAndAfterItsHead) {
   Loop loop;
   RawListener upstream;
   HttpClientOptions options;
   options.header_timeout = 100ms;
   Asking asking(loop, upstream.endpoint, options);
-  asking.asked.patience = 0ms;
+  asking.asked.silence_timeout = 0ms;
   auto answer = asking.start();
   RawPeer peer = upstream.accept();
   peer.read_until("xxx");
@@ -116,7 +116,7 @@ TEST(Patience, ServerMayTakeLongBeforeAndAfterItsHead) {
   EXPECT_TRUE(status.ok()) << status.ToString();
 }
 
-TEST(Patience, GivesUpPeerThatStopsReadingTheRequest) {
+TEST(SilenceTimeout, GivesUpPeerThatStopsReadingTheRequest) {
   Loop loop;
   RawListener upstream;
   Asking asking(loop, upstream.endpoint);
@@ -127,7 +127,7 @@ TEST(Patience, GivesUpPeerThatStopsReadingTheRequest) {
   EXPECT_EQ(send_phase(status), SendPhase::kWrite) << status.ToString();
 }
 
-TEST(Patience, AsksAgainAndAcceptsALateAnswer) {
+TEST(SilenceTimeout, AsksAgainAndAcceptsALateAnswer) {
   Loop loop;
   RawListener upstream;
   Asking asking(loop, upstream.endpoint);
@@ -144,7 +144,7 @@ TEST(Patience, AsksAgainAndAcceptsALateAnswer) {
   EXPECT_TRUE(status.ok()) << status.ToString();
 }
 
-TEST(Patience, DeadlineEndsTheWaitWithoutGivingUp) {
+TEST(SilenceTimeout, DeadlineEndsTheWaitWithoutGivingUp) {
   Loop loop;
   RawListener upstream;
   Asking asking(loop, upstream.endpoint);
@@ -157,11 +157,11 @@ TEST(Patience, DeadlineEndsTheWaitWithoutGivingUp) {
 }
 
 // The loop sleeps for longer than the patience while the answer waits in the socket: the silence is ours.
-TEST(Patience, UnreadBytesAreNoSilence) {
+TEST(SilenceTimeout, UnreadBytesAreNoSilence) {
   Loop loop;
   RawListener upstream;
   Asking asking(loop, upstream.endpoint);
-  asking.asked.patience = 500ms;
+  asking.asked.silence_timeout = 500ms;
   auto answer = asking.start();
   RawPeer peer = upstream.accept();
   peer.read_until("xxx");

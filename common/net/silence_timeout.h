@@ -12,24 +12,25 @@
 namespace troupe {
 
 // How long to wait for a peer: until the deadline, or until it is silent and given up.
-class Patience {
+class SilenceTimeout {
  public:
   enum class Verdict { kWait, kDeadline, kGivenUp };
 
   // See ClientRequest.
-  Patience(Duration patience, std::function<bool()> give_up, Deadline deadline)
-      : deadline_(deadline.at), patience_(patience), give_up_(std::move(give_up)) {}
+  SilenceTimeout(Duration silence_timeout, std::function<bool()> give_up, Deadline deadline)
+      : deadline_(deadline.at), silence_timeout_(silence_timeout), give_up_(std::move(give_up)) {}
 
   // Restarts the silence before each wait, which ends at `by` at the latest.
   void begin(Channel& channel, TimePoint by = TimePoint::max()) const {
     TimePoint end = std::min(deadline_, by);
-    if (patience_ > Duration::zero()) end = std::min(end, std::chrono::steady_clock::now() + patience_);
+    if (silence_timeout_ > Duration::zero())
+      end = std::min(end, std::chrono::steady_clock::now() + silence_timeout_);
     channel.set_deadline(end);
   }
   bool over() const { return std::chrono::steady_clock::now() >= deadline_; }
   // Called when the channel's deadline has passed.
   Verdict judge(Channel& channel) const {
-    if (patience_ <= Duration::zero() || over()) return Verdict::kDeadline;
+    if (silence_timeout_ <= Duration::zero() || over()) return Verdict::kDeadline;
     // A delayed event loop handles its timers before all of its sockets.
     if (channel.has_unread() || !give_up_ || !give_up_()) return Verdict::kWait;
     return Verdict::kGivenUp;
@@ -37,7 +38,7 @@ class Patience {
 
  private:
   TimePoint deadline_;
-  Duration patience_;
+  Duration silence_timeout_;
   std::function<bool()> give_up_;
 };
 

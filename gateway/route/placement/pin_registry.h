@@ -37,7 +37,7 @@ struct PinOptions {
 struct Pin {
   struct Place {
     NodeIndex node = kNoNode;
-    uint32_t life = 0;                  // of its cache (NodeLoad::life)
+    uint32_t incarnation = 0;           // of its cache (NodeLoad::incarnation)
     TimePoint ends = TimePoint::max();  // the node was told so last, by whichever owner
   };
   // A node that held it when another gateway wrote so, in this life of its cache. It is a Place once that
@@ -55,15 +55,15 @@ struct Pin {
   std::string body;
   bool salted = false;
   bool shared = false;  // other gateways may know of it
-  // Known of a worker alone (pin_uptake.h): it has no body, and cannot be computed anew.
-  bool taken_up = false;
+  // Known of a worker alone (pin_importer.h): it has no body, and cannot be computed anew.
+  bool imported = false;
   std::string answer;  // what the first worker said of it, as JSON
   PrefixKey key;       // of the set alone
   bool expires = false;
   TimePoint until{};
   std::vector<Place> places;
   std::vector<Claim> claims;
-  Hash128 content;  // of `body`; the book's
+  Hash128 content;  // of `body`; the registry's
 
   // Several owners may have the same prefix, each a pin of its own.
   static Hash128 id_of(const Hash128& prefix, std::string_view owner) { return chain_hash(prefix, owner); }
@@ -77,9 +77,9 @@ enum class PinChange {
   kExpired,
 };
 
-class PinBook {
+class PinRegistry {
  public:
-  explicit PinBook(const PinOptions& options) : options_(options) {}
+  explicit PinRegistry(const PinOptions& options) : options_(options) {}
   void change(const PinOptions& options) { options_ = options; }
   const PinOptions& options() const { return options_; }
 
@@ -88,30 +88,32 @@ class PinBook {
   struct Wish {
     std::string_view owner, model;
     std::string_view body;  // Pin::body
-    Hash128 set;            // one of its pins that was taken up is made anew by this, and does not count
+    Hash128 set;            // one of its pins that was imported is made anew by this, and does not count
     int64_t tokens = 0;
     int64_t kv_tokens = 0;
   };
   std::string refusal(const Wish& wish) const;
   // Counts as one of the owner's pins while it lives: from refusal() to put() workers compute, and others
-  // ask. REQUIRES: the book outlives it.
+  // ask. REQUIRES: the registry outlives it.
   class Reservation {
    public:
     Reservation() = default;
-    Reservation(PinBook& book, const Wish& wish);
-    Reservation(Reservation&& other) noexcept : book_(std::exchange(other.book_, nullptr)), at_(other.at_) {}
+    Reservation(PinRegistry& registry, const Wish& wish);
+    Reservation(Reservation&& other) noexcept
+        : registry_(std::exchange(other.registry_, nullptr)), at_(other.at_) {}
     Reservation& operator=(Reservation&& other) noexcept;
     ~Reservation() { end(); }
 
    private:
     void end();
-    PinBook* book_ = nullptr;
+    PinRegistry* registry_ = nullptr;
     std::list<Pin>::iterator at_{};
   };
   // False: its request has no room, and it is not kept.
   bool put(Pin pin);
   void erase(const Hash128& id);
-  // Called with what put(), erase(), placed(), unplace() and expire() have changed. Must not change the book.
+  // Called with what put(), erase(), placed(), unplace() and expire() have changed. Must not change the
+  // registry.
   std::function<void(const Hash128&, PinChange)> on_change;
   // The same as put() and erase(), of what another gateway has changed.
   bool adopt(Pin pin);
@@ -160,7 +162,7 @@ class PinBook {
   // Workers hold it no more for those who have it pinned.
   void unplace(const Hash128& prefix);
   // A node was asked again to pin it: the last request says until when, for all its owners.
-  void told_end(const Hash128& prefix, const Pin::Place& place);
+  void update_expiry(const Hash128& prefix, const Pin::Place& place);
 
  private:
   void notify(const Hash128& id, PinChange change) const {

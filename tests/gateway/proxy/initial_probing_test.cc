@@ -6,7 +6,7 @@
 namespace troupe::gateway_test {
 namespace {
 
-class FirstLook : public ::testing::Test {
+class InitialProbing : public ::testing::Test {
  protected:
   TestGateway start(std::vector<Upstream> workers, GatewayConfig config = TestGateway::quick_config()) {
     return TestGateway(loop_, std::move(workers), std::move(config), 42, /*looks=*/false);
@@ -25,7 +25,7 @@ class FirstLook : public ::testing::Test {
   StubWorker stub_{loop_, answer_whole};
 };
 
-TEST_F(FirstLook, RequestWaitsForTheFirstProbes) {
+TEST_F(InitialProbing, RequestWaitsForTheFirstProbes) {
   stub_.ready_after = 200ms;
   const TestGateway gateway = start({stub_.endpoint()});
   const Answer answer = gateway.ask(chat_body("A persona", "x"));
@@ -34,7 +34,7 @@ TEST_F(FirstLook, RequestWaitsForTheFirstProbes) {
   EXPECT_LT(gateway.metric("troupe_gateway_own_seconds_sum"), .1) << "waiting is no computing";
 }
 
-TEST_F(FirstLook, ModelListWaitsForTheFirstProbes) {
+TEST_F(InitialProbing, ModelListWaitsForTheFirstProbes) {
   stub_.ready_after = 200ms;
   const TestGateway gateway = start({stub_.endpoint()});
   const Answer answer = gateway.get("/v1/models");
@@ -43,7 +43,7 @@ TEST_F(FirstLook, ModelListWaitsForTheFirstProbes) {
   EXPECT_LT(gateway.metric("troupe_gateway_own_seconds_sum"), .1) << "waiting is no computing";
 }
 
-TEST_F(FirstLook, InvalidRequestIsRefusedBeforeAndUnknownModelAfterTheFirstProbes) {
+TEST_F(InitialProbing, InvalidRequestIsRefusedBeforeAndUnknownModelAfterTheFirstProbes) {
   stub_.ready_after = 200ms;
   const TestGateway gateway = start({stub_.endpoint()});
   EXPECT_EQ(gateway.ask("{}").status, 400);
@@ -54,7 +54,7 @@ TEST_F(FirstLook, InvalidRequestIsRefusedBeforeAndUnknownModelAfterTheFirstProbe
   EXPECT_TRUE(probed(gateway));
 }
 
-TEST_F(FirstLook, WaitEndsAtTheRequestsDeadline) {
+TEST_F(InitialProbing, WaitEndsAtTheRequestsDeadline) {
   stub_.ready_after = 5s;
   GatewayConfig config = TestGateway::quick_config();
   config.prober.timeout = 5s;
@@ -65,10 +65,10 @@ TEST_F(FirstLook, WaitEndsAtTheRequestsDeadline) {
   EXPECT_NE(answer.body.find("just started"), std::string::npos) << answer.body;
   EXPECT_GE(now() - begin, 100ms);
   EXPECT_EQ(gateway.ask(chat_body("A persona", "x")).status, 503);
-  EXPECT_LT(now() - begin, kFirstLookMax + 2s);
+  EXPECT_LT(now() - begin, kInitialProbingMax + 2s);
 }
 
-TEST_F(FirstLook, WaitsForMembersFromEtcdToo) {
+TEST_F(InitialProbing, WaitsForMembersFromEtcdToo) {
   TestGateway gateway = start({});
   const auto membership = membership_of(gateway);
   EXPECT_FALSE(probed(gateway));
@@ -84,7 +84,7 @@ TEST_F(FirstLook, WaitsForMembersFromEtcdToo) {
   EXPECT_TRUE(probed(gateway));
 }
 
-TEST_F(FirstLook, WaitEndsWhenEtcdIsUnreachable) {
+TEST_F(InitialProbing, WaitEndsWhenEtcdIsUnreachable) {
   TestGateway gateway = start({});
   const auto membership = membership_of(gateway);
   loop_.call([&] { membership->unreachable(); });
