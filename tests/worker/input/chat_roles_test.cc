@@ -4,6 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -63,6 +68,13 @@ constexpr const char* kKnowsDeveloper =
     "m.content }}"
     "{% elif m.role == 'tool' %}<T>{{ m.content }}{% endif %}{% endfor %}";
 
+// Every instruction replaces the one before, and stands at the beginning.
+constexpr const char* kLastInstruction =
+    "{% set ns = namespace(text='') %}{% for m in messages %}{% if m.role == 'system' %}"
+    "{% set ns.text = m.content %}{% endif %}{% endfor %}<S>{{ ns.text }}"
+    "{% for m in messages %}{% if m.role == 'user' %}<U>{{ m.content }}{% elif m.role == 'assistant' %}<A>"
+    "{{ m.content }}{% elif m.role == 'tool' %}<T>{{ m.content }}{% endif %}{% endfor %}";
+
 // S, D, U, A, T (a tool's result), C (an assistant's call, without text).
 GenerateRequest chat_of(const std::string& roles) {
   GenerateRequest request;
@@ -103,8 +115,8 @@ std::vector<std::string> orders(size_t count_max) {
 }
 
 TEST(ChatRoles, NoTextIsLostInAnyOrder) {
-  for (const char* source :
-       {kAnyRole, kThreeRoles, kTwoRoles, kSystemFirst, kGemmaLike, kMistralLike, kKnowsDeveloper}) {
+  for (const char* source : {kAnyRole, kThreeRoles, kTwoRoles, kSystemFirst, kGemmaLike, kMistralLike,
+                             kKnowsDeveloper, kLastInstruction}) {
     const ChatServer server(bytes_with_line_breaks(), source);
     const bool refuses_orders = source == kGemmaLike || source == kMistralLike;
     int refused = 0;
@@ -149,12 +161,37 @@ TEST(ChatRoles, BecomeThoseThatTheTemplateKnows) {
       {kMistralLike, "SUAU", "<U>word2<A>word3<U>word1\n\nword4"},
       {kMistralLike, "SSUAUS", "<U>word3<A>word4<U>word1\n\nword2\n\nword5\n\nword6"},
       {kMistralLike, "UCTAU", "<U>word1<C><T>word3<A>word4<U>word5"},
+      {kLastInstruction, "SSU", "<S>word1\n\nword2<U>word3"},
+      {kLastInstruction, "DSUA", "<S>word1\n\nword2<U>word3<A>word4"},
+      {kLastInstruction, "SUASU", "<S>word1<U>word2<A>word3<U>word4\n\nword5"},
+      {kLastInstruction, "SUAUSA", "<S>word1<U>word2<A>word3<U>word4\n\nword5<A>word6"},
+      {kLastInstruction, "UASU", "<S><U>word1<A>word2<U>word3\n\nword4"},
       {kKnowsDeveloper, "DUAU", "<D>word1<U>word2<A>word3<U>word4"},
       {kKnowsDeveloper, "SDUAD", "<D>word1\n\nword2<U>word3<A>word4<U>word5"},
   };
   for (const Case& each : cases) {
     const ChatServer server(bytes_with_line_breaks(), each.source);
     EXPECT_EQ(rendered(server, each.roles), each.text) << each.source << " " << each.roles;
+  }
+}
+
+// Published templates of the kinds above, where TROUPE_DATA has them.
+TEST(ChatRoles, PublishedTemplatesShowInstructionsInUsualOrders) {
+  const char* data = std::getenv("TROUPE_DATA");
+  const std::string folder = std::string(data == nullptr ? "" : data) + "/chat_templates/templates/";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no published templates at " << folder;
+  const auto server_of = [&folder](const std::string& name) {
+    std::stringstream source;
+    source << std::ifstream(folder + name + ".jinja").rdbuf();
+    auto server = std::make_unique<ChatServer>(bytes_with_line_breaks(), source.str());
+    server->model.special_tokens = {{"bos_token", "<s>"}, {"eos_token", "</s>"}};
+    return server;
+  };
+  const auto distilled = server_of("deepseek-ai-DeepSeek-R1-Distill-Qwen-32B");
+  for (const std::string roles : {"SUASU", "SSU", "DSU", "UASU", "SUASUA"}) {
+    const std::string text = rendered(*distilled, roles);
+    for (size_t i = 1; i <= roles.size(); ++i)
+      EXPECT_THAT(text, HasSubstr("word" + std::to_string(i))) << roles;
   }
 }
 
