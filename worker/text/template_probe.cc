@@ -25,8 +25,8 @@ ChatMessage calling_message() {
       Role::kAssistant, "",
       R"({"tool_calls":[{"id":"call00001","type":"function","function":{"name":"f","arguments":"{}"}}]})"};
 }
-ChatMessage result_message() {
-  return {Role::kTool, std::string(kProbeText), R"({"tool_call_id":"call00001","name":"f"})"};
+ChatMessage result_message(std::string_view text = kProbeText) {
+  return {Role::kTool, std::string(text), R"({"tool_call_id":"call00001","name":"f"})"};
 }
 
 class Prober {
@@ -67,6 +67,13 @@ class Prober {
     return is_anywhere ? RoleUse::kAnywhere : RoleUse::kAtBeginning;
   }
 
+  // Whether it leaves instructions out where the last message is an assistant's, or a tool's.
+  bool needs_user_last(Role role) const {
+    const ChatMessage probe = probe_message(role);
+    return fate_of({probe, user_, assistant_}) == Fate::kLeftOut ||
+           fate_of({probe, user_, calling_message(), result_message("hello")}) == Fate::kLeftOut;
+  }
+
   bool shows_results() const {
     return shows({user_, calling_message(), result_message()}) ||
            shows({user_, calling_message(), result_message(), assistant_, user_});
@@ -94,6 +101,8 @@ TemplateTraits probed_traits(const RenderTemplate& render, const TemplateTraits&
   const Prober prober(render, traits);
   traits.system = prober.use_of(Role::kSystem);
   if (traits.knows_developer) traits.developer = prober.use_of(Role::kDeveloper);
+  traits.needs_user_last = prober.needs_user_last(Role::kSystem) ||
+                           (traits.knows_developer && prober.needs_user_last(Role::kDeveloper));
   traits.shows_results = prober.shows_results();
   traits.shows_stray_results = prober.shows_stray_results();
   return traits;

@@ -18,9 +18,9 @@ namespace troupe::chat_roles_test {
 
 using chat_server::bytes_with_line_breaks;
 using chat_server::ChatServer;
-using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 // Any role's name goes into the header.
 constexpr const char* kAnyRole = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
@@ -124,8 +124,7 @@ TEST(ChatRoles, NoTextIsLostInAnyOrder) {
       const std::string text = rendered(server, order);
       if (text.starts_with("400: ")) {
         ++refused;
-        EXPECT_THAT(text, AnyOf(HasSubstr("roles that it got: "), HasSubstr("' has role '")))
-            << source << order;
+        EXPECT_THAT(text, HasSubstr("roles that it got: ")) << source << order;
         continue;
       }
       for (size_t i = 0; i < order.size(); ++i) {
@@ -161,6 +160,10 @@ TEST(ChatRoles, BecomeThoseThatTheTemplateKnows) {
       {kMistralLike, "SUAU", "<U>word2<A>word3<U>word1\n\nword4"},
       {kMistralLike, "SSUAUS", "<U>word3<A>word4<U>word1\n\nword2\n\nword5\n\nword6"},
       {kMistralLike, "UCTAU", "<U>word1<C><T>word3<A>word4<U>word5"},
+      {kMistralLike, "SUA", "<U>word1\n\nword2<A>word3"},
+      {kMistralLike, "SUAUA", "<U>word2<A>word3<U>word1\n\nword4<A>word5"},
+      {kMistralLike, "SDUCT", "<U>word1\n\nword2\n\nword3<C><T>word5"},
+      {kMistralLike, "SUAUCTA", "<U>word2<A>word3<U>word1\n\nword4<C><T>word6<A>word7"},
       {kLastInstruction, "SSU", "<S>word1\n\nword2<U>word3"},
       {kLastInstruction, "DSUA", "<S>word1\n\nword2<U>word3<A>word4"},
       {kLastInstruction, "SUASU", "<S>word1<U>word2<A>word3<U>word4\n\nword5"},
@@ -193,6 +196,10 @@ TEST(ChatRoles, PublishedTemplatesShowInstructionsInUsualOrders) {
     for (size_t i = 1; i <= roles.size(); ++i)
       EXPECT_THAT(text, HasSubstr("word" + std::to_string(i))) << roles;
   }
+  const auto nemo = server_of("mistralai-Mistral-Nemo-Instruct-2407");
+  EXPECT_EQ(rendered(*nemo, "SUAU"), "<s>[INST]word2[/INST]word3</s>[INST]word1\n\nword4[/INST]");
+  EXPECT_EQ(rendered(*nemo, "SUAUA"), "<s>[INST]word2[/INST]word3</s>[INST]word1\n\nword4[/INST]word5</s>");
+  EXPECT_THAT(rendered(*nemo, "SUCT"), StartsWith("<s>[INST]word1\n\nword2[/INST][TOOL_CALLS]["));
 }
 
 TEST(ChatRoles, ARefusalNamesTheRoles) {
