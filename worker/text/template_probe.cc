@@ -74,6 +74,11 @@ class Prober {
            fate_of({probe, user_, calling_message(), result_message("hello")}) == Fate::kLeftOut;
   }
 
+  bool takes_calls() const {
+    return fate_of({user_, calling_message(), result_message()}) != Fate::kRefused ||
+           fate_of({user_, calling_message(), result_message(), assistant_, user_}) != Fate::kRefused;
+  }
+
   bool shows_results() const {
     return shows({user_, calling_message(), result_message()}) ||
            shows({user_, calling_message(), result_message(), assistant_, user_});
@@ -97,6 +102,10 @@ TemplateTraits probed_traits(const RenderTemplate& render, const TemplateTraits&
   if (!Prober(render, traits).shows(alone)) {
     traits.wants_parts = true;
     if (!Prober(render, traits).shows(alone)) return known;
+  }
+  if (!Prober(render, traits).takes_calls()) {
+    traits.arguments_are_text = true;
+    traits.arguments_are_text = Prober(render, traits).takes_calls();
   }
   const Prober prober(render, traits);
   traits.system = prober.use_of(Role::kSystem);

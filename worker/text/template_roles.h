@@ -21,6 +21,7 @@ enum class RoleUse : uint8_t { kAnywhere, kAtBeginning, kNowhere };
 struct TemplateTraits {
   bool knows_developer = false;     // else role `developer` is its older name, `system`
   bool wants_parts = false;         // it goes through content as a list of {"type": "text", "text": …}
+  bool arguments_are_text = false;  // it writes a call's arguments as they are; else they are a mapping
   // Where it shows messages of these roles.
   RoleUse system = RoleUse::kAnywhere;
   RoleUse developer = RoleUse::kAnywhere;  // where it knows it

@@ -18,6 +18,7 @@ namespace troupe::chat_roles_test {
 
 using chat_server::bytes_with_line_breaks;
 using chat_server::ChatServer;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -200,6 +201,8 @@ TEST(ChatRoles, PublishedTemplatesShowInstructionsInUsualOrders) {
   EXPECT_EQ(rendered(*nemo, "SUAU"), "<s>[INST]word2[/INST]word3</s>[INST]word1\n\nword4[/INST]");
   EXPECT_EQ(rendered(*nemo, "SUAUA"), "<s>[INST]word2[/INST]word3</s>[INST]word1\n\nword4[/INST]word5</s>");
   EXPECT_THAT(rendered(*nemo, "SUCT"), StartsWith("<s>[INST]word1\n\nword2[/INST][TOOL_CALLS]["));
+  EXPECT_THAT(rendered(*server_of("deepseek-ai-DeepSeek-V3.1"), "SUCT"),
+              AllOf(HasSubstr("f<｜tool▁sep｜>{}<｜tool▁call▁end｜>"), HasSubstr("word4")));
 }
 
 TEST(ChatRoles, ARefusalNamesTheRoles) {
