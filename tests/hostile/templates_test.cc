@@ -207,6 +207,8 @@ TEST(HostileTexts, ConversationsOfManyShapes) {
           const auto rendered = (*chat)->render(*context);
           if (!rendered.ok()) return;
           static_cast<void>(split_final_message(*rendered, "", final_text(request, false)));
+          static_cast<void>(as_generated(*rendered, rendered->substr(0, rendered->size() / 2), text));
+          static_cast<void>(as_generated(*rendered, "<" + text, text));
           static_cast<void>(split_final_message(*rendered, rendered->substr(0, rendered->size() / 2), text));
         });
   }

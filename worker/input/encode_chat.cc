@@ -95,6 +95,10 @@ struct Renderer {
     std::string text = final_text(tagged, chat.traits().wants_parts);
     if (marks) text = marks(text).value_or(text);
     text.resize(text.rfind(kFinalTag.substr(0, kFinalTag.size() - 1)));
+    const bool thinks_apart = request.messages.back().extra_json.find("\"reasoning") != std::string::npos;
+    if (opened.ok() && !thinks_apart) {
+      if (auto generated = as_generated(*rendered, *opened, text)) return *std::move(generated);
+    }
     auto split = split_final_message(*std::move(rendered), opened.ok() ? *opened : std::string_view(), text);
     if (!split.ok())
       return ApiError::bad_field("messages",

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/json/wide_integers.h"
 #include "common/json/wide_json.h"
 
 namespace troupe {
@@ -13,18 +14,42 @@ namespace {
 bj::string_view view(std::string_view text) {
   return {text.data(), text.size()};
 }
+std::string_view view(const bj::string& text) {
+  return {text.data(), text.size()};
+}
 
 bool is_blank(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
 
-// `call.function.arguments`, where a call has them as text. A call of another shape stays as it is.
-Status parse_arguments(bj::value& call, const std::string& where) {
+// A value's JSON with its integers of any size.
+std::string json_text(const bj::value& value) {
+  const std::string json = to_json(value);
+  const std::string marked = '"' + std::string(wide_integer_mark());
+  std::string text;
+  size_t done = 0;
+  for (size_t at = json.find(marked); at != std::string::npos; at = json.find(marked, done)) {
+    const size_t end = json.find('"', at + 1);
+    text.append(json, done, at - done);
+    text += wide_integer_of(std::string_view(json).substr(at + 1, end - at - 1));
+    done = end + 1;
+  }
+  return text.append(json, done);
+}
+
+// `call.function.arguments`, as the template takes them. A call of another shape stays as it is.
+Status set_arguments(bj::value& call, const TemplateTraits& traits, const std::string& where) {
   bj::object* object = call.if_object();
   bj::value* function = object == nullptr ? nullptr : object->if_contains("function");
   bj::object* named = function == nullptr ? nullptr : function->if_object();
   bj::value* arguments = named == nullptr ? nullptr : named->if_contains("arguments");
-  if (arguments == nullptr || !arguments->is_string()) return {};
+  if (arguments == nullptr) return {};
+  if (traits.arguments_are_text) {
+    if (!arguments->is_string()) *arguments = bj::string(json_text(*arguments));
+    if (is_blank(view(arguments->get_string()))) *arguments = bj::string("{}");
+    return {};
+  }
+  if (!arguments->is_string()) return {};
   const std::string text(arguments->get_string().data(), arguments->get_string().size());
   if (is_blank(text)) {
     *arguments = bj::object();
@@ -47,7 +72,8 @@ bj::object with_mapped_keys(bj::object fields, const TextMap& map) {
   return renamed;
 }
 
-Status add_extra(bj::object& object, const std::string& extra_json, const std::string& where) {
+Status add_extra(bj::object& object, const std::string& extra_json, const TemplateTraits& traits,
+                 const std::string& where) {
   StatusOr<bj::value> extra = parse_json_with_wide_integers(extra_json);
   if (!extra.ok()) return annotate(extra.status(), where);
   if (!extra->is_object()) return invalid_argument(where + ": the extra fields are not an object");
@@ -55,7 +81,7 @@ Status add_extra(bj::object& object, const std::string& extra_json, const std::s
     bj::array* calls = entry.key() == "tool_calls" ? entry.value().if_array() : nullptr;
     if (calls != nullptr && calls->empty()) continue;
     for (size_t i = 0; calls != nullptr && i < calls->size(); ++i)
-      TROUPE_RETURN_IF_ERROR(parse_arguments((*calls)[i], absl::StrCat(where, ".tool_calls[", i, "]")));
+      TROUPE_RETURN_IF_ERROR(set_arguments((*calls)[i], traits, absl::StrCat(where, ".tool_calls[", i, "]")));
     object[entry.key()] = std::move(entry.value());
   }
   return {};
@@ -117,9 +143,10 @@ StatusOr<bj::array> template_messages(const GenerateRequest& request, const Temp
     object["role"] = view(role_name(turn.role));
     object["content"] = content_of(request.messages, turn, traits);
     const size_t own = turn.own_message.value_or(request.messages.size());
+    if (own < request.messages.size() && request.messages[own].prefix) object["prefix"] = true;
     if (own < request.messages.size() && !request.messages[own].extra_json.empty())
       TROUPE_RETURN_IF_ERROR(
-          add_extra(object, request.messages[own].extra_json, absl::StrCat("messages[", own, "]")));
+          add_extra(object, request.messages[own].extra_json, traits, absl::StrCat("messages[", own, "]")));
     bj::value& value = messages.emplace_back(std::move(object));
     if (map) map_texts(value, map);
   }

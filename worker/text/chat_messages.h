@@ -24,7 +24,8 @@ void map_texts(bj::value& value, const TextMap& map);
 
 // `messages` of a template's context, in roles that it knows (template_roles.h). Of the other fields of a
 // message an empty `tool_calls` is none, and a call's arguments become the mapping that their JSON text is
-// ("": an empty one). Errors name the field.
+// ("": an empty one), or its text where the template takes text. `prefix` is there where it is true. Errors
+// name the field.
 StatusOr<bj::array> template_messages(const GenerateRequest& request, const TemplateTraits& traits,
                                       const TextMap& map = {});
 

@@ -4,6 +4,7 @@
 // before that message's text, and the text in the tokens that it would have had, had the model said it: with
 // its white space, which templates trim, and none of its tokens reaching into the template's.
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -25,6 +26,12 @@ std::string final_text(const GenerateRequest& request, bool in_parts);
 struct ContinuedMessage {
   std::string before, words;
 };
+
+// An answer that the template would not write as it came: a thought, cut before its end or behind a turn that
+// the template opens with one ("<think>"). It is gone on with to the letter, behind `opened`. nullopt: it is
+// none such. Arguments as split_final_message's; for messages whose thoughts are in their text.
+std::optional<ContinuedMessage> as_generated(std::string_view rendered, std::string_view opened,
+                                             std::string_view text);
 
 // `rendered`: of such a request. `opened`: the messages before the last, rendered with the assistant's turn
 // opened; empty where the template refuses that. `text`: the last message's, as the template was given it but

@@ -66,6 +66,24 @@ std::string_view longest_word(std::string_view text) {
   return longest;
 }
 
+// The last user's turn is the one that the answer so far was made with.
+void move_instructions_to_last_user(std::vector<TemplateTurn>& turns) {
+  const auto is_other = [](const TemplateTurn& turn) { return !is_instruction(turn.role); };
+  const auto leading_end = std::find_if(turns.begin(), turns.end(), is_other);
+  const auto user = std::find_if(turns.rbegin(), turns.rend(),
+                                 [](const TemplateTurn& turn) { return turn.role == Role::kUser; });
+  if (leading_end == turns.begin()) return;
+  if (user == turns.rend()) {
+    for (auto turn = turns.begin(); turn != leading_end; ++turn) *turn = {Role::kUser, turn->messages, {}};
+    return;
+  }
+  std::vector<size_t> messages;
+  for (auto turn = turns.begin(); turn != leading_end; ++turn)
+    messages.insert(messages.end(), turn->messages.begin(), turn->messages.end());
+  user->messages.insert(user->messages.begin(), messages.begin(), messages.end());
+  turns.erase(turns.begin(), leading_end);
+}
+
 }  // namespace
 
 std::vector<TemplateTurn> template_turns(const std::vector<ChatMessage>& messages,
@@ -82,6 +100,8 @@ std::vector<TemplateTurn> template_turns(const std::vector<ChatMessage>& message
     turns.back().messages.push_back(i);
     if (is_own && !turns.back().own_message) turns.back().own_message = i;
   }
+  if (traits.needs_user_last && !turns.empty() && turns.back().role != Role::kUser)
+    move_instructions_to_last_user(turns);
   return turns;
 }
 

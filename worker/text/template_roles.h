@@ -2,7 +2,8 @@
 
 // Roles that a template does not know, or not at a message's place, become ones that it does, so that no
 // message's text is lost without a word: `developer` is `system`; a `system` message joins the one at the
-// beginning, or the user's turn beside it; a tool's result is the user's.
+// beginning, or the user's turn beside it; a tool's result is the user's. An instruction that is shown with
+// the user's last turn alone joins that turn where another one follows it.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,13 +19,16 @@ enum class RoleUse : uint8_t { kAnywhere, kAtBeginning, kNowhere };
 
 // Its template takes these as they come (ChatTemplate finds out).
 struct TemplateTraits {
-  bool knows_developer = false;  // else role `developer` is its older name, `system`
-  bool wants_parts = false;      // it goes through content as a list of {"type": "text", "text": …}
+  bool knows_developer = false;     // else role `developer` is its older name, `system`
+  bool wants_parts = false;         // it goes through content as a list of {"type": "text", "text": …}
+  bool arguments_are_text = false;  // it writes a call's arguments as they are; else they are a mapping
   // Where it shows messages of these roles.
   RoleUse system = RoleUse::kAnywhere;
   RoleUse developer = RoleUse::kAnywhere;  // where it knows it
-  bool shows_results = true;               // a tool's, behind an assistant's calls
-  bool shows_stray_results = true;         // behind anything else
+  // It shows instructions where the last message is a user's, and otherwise not: they are part of it.
+  bool needs_user_last = false;
+  bool shows_results = true;        // a tool's, behind an assistant's calls
+  bool shows_stray_results = true;  // behind anything else
 };
 
 // A message of a template's context, made of these of the request's.

@@ -4,6 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -13,9 +18,10 @@ namespace troupe::chat_roles_test {
 
 using chat_server::bytes_with_line_breaks;
 using chat_server::ChatServer;
-using ::testing::AnyOf;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 // Any role's name goes into the header.
 constexpr const char* kAnyRole = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
@@ -63,6 +69,13 @@ constexpr const char* kKnowsDeveloper =
     "m.content }}"
     "{% elif m.role == 'tool' %}<T>{{ m.content }}{% endif %}{% endfor %}";
 
+// Every instruction replaces the one before, and stands at the beginning.
+constexpr const char* kLastInstruction =
+    "{% set ns = namespace(text='') %}{% for m in messages %}{% if m.role == 'system' %}"
+    "{% set ns.text = m.content %}{% endif %}{% endfor %}<S>{{ ns.text }}"
+    "{% for m in messages %}{% if m.role == 'user' %}<U>{{ m.content }}{% elif m.role == 'assistant' %}<A>"
+    "{{ m.content }}{% elif m.role == 'tool' %}<T>{{ m.content }}{% endif %}{% endfor %}";
+
 // S, D, U, A, T (a tool's result), C (an assistant's call, without text).
 GenerateRequest chat_of(const std::string& roles) {
   GenerateRequest request;
@@ -103,8 +116,8 @@ std::vector<std::string> orders(size_t count_max) {
 }
 
 TEST(ChatRoles, NoTextIsLostInAnyOrder) {
-  for (const char* source :
-       {kAnyRole, kThreeRoles, kTwoRoles, kSystemFirst, kGemmaLike, kMistralLike, kKnowsDeveloper}) {
+  for (const char* source : {kAnyRole, kThreeRoles, kTwoRoles, kSystemFirst, kGemmaLike, kMistralLike,
+                             kKnowsDeveloper, kLastInstruction}) {
     const ChatServer server(bytes_with_line_breaks(), source);
     const bool refuses_orders = source == kGemmaLike || source == kMistralLike;
     int refused = 0;
@@ -112,8 +125,7 @@ TEST(ChatRoles, NoTextIsLostInAnyOrder) {
       const std::string text = rendered(server, order);
       if (text.starts_with("400: ")) {
         ++refused;
-        EXPECT_THAT(text, AnyOf(HasSubstr("roles that it got: "), HasSubstr("' has role '")))
-            << source << order;
+        EXPECT_THAT(text, HasSubstr("roles that it got: ")) << source << order;
         continue;
       }
       for (size_t i = 0; i < order.size(); ++i) {
@@ -149,6 +161,15 @@ TEST(ChatRoles, BecomeThoseThatTheTemplateKnows) {
       {kMistralLike, "SUAU", "<U>word2<A>word3<U>word1\n\nword4"},
       {kMistralLike, "SSUAUS", "<U>word3<A>word4<U>word1\n\nword2\n\nword5\n\nword6"},
       {kMistralLike, "UCTAU", "<U>word1<C><T>word3<A>word4<U>word5"},
+      {kMistralLike, "SUA", "<U>word1\n\nword2<A>word3"},
+      {kMistralLike, "SUAUA", "<U>word2<A>word3<U>word1\n\nword4<A>word5"},
+      {kMistralLike, "SDUCT", "<U>word1\n\nword2\n\nword3<C><T>word5"},
+      {kMistralLike, "SUAUCTA", "<U>word2<A>word3<U>word1\n\nword4<C><T>word6<A>word7"},
+      {kLastInstruction, "SSU", "<S>word1\n\nword2<U>word3"},
+      {kLastInstruction, "DSUA", "<S>word1\n\nword2<U>word3<A>word4"},
+      {kLastInstruction, "SUASU", "<S>word1<U>word2<A>word3<U>word4\n\nword5"},
+      {kLastInstruction, "SUAUSA", "<S>word1<U>word2<A>word3<U>word4\n\nword5<A>word6"},
+      {kLastInstruction, "UASU", "<S><U>word1<A>word2<U>word3\n\nword4"},
       {kKnowsDeveloper, "DUAU", "<D>word1<U>word2<A>word3<U>word4"},
       {kKnowsDeveloper, "SDUAD", "<D>word1\n\nword2<U>word3<A>word4<U>word5"},
   };
@@ -156,6 +177,32 @@ TEST(ChatRoles, BecomeThoseThatTheTemplateKnows) {
     const ChatServer server(bytes_with_line_breaks(), each.source);
     EXPECT_EQ(rendered(server, each.roles), each.text) << each.source << " " << each.roles;
   }
+}
+
+// Published templates of the kinds above, where TROUPE_DATA has them.
+TEST(ChatRoles, PublishedTemplatesShowInstructionsInUsualOrders) {
+  const char* data = std::getenv("TROUPE_DATA");
+  const std::string folder = std::string(data == nullptr ? "" : data) + "/chat_templates/templates/";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no published templates at " << folder;
+  const auto server_of = [&folder](const std::string& name) {
+    std::stringstream source;
+    source << std::ifstream(folder + name + ".jinja").rdbuf();
+    auto server = std::make_unique<ChatServer>(bytes_with_line_breaks(), source.str());
+    server->model.special_tokens = {{"bos_token", "<s>"}, {"eos_token", "</s>"}};
+    return server;
+  };
+  const auto distilled = server_of("deepseek-ai-DeepSeek-R1-Distill-Qwen-32B");
+  for (const std::string roles : {"SUASU", "SSU", "DSU", "UASU", "SUASUA"}) {
+    const std::string text = rendered(*distilled, roles);
+    for (size_t i = 1; i <= roles.size(); ++i)
+      EXPECT_THAT(text, HasSubstr("word" + std::to_string(i))) << roles;
+  }
+  const auto nemo = server_of("mistralai-Mistral-Nemo-Instruct-2407");
+  EXPECT_EQ(rendered(*nemo, "SUAU"), "<s>[INST]word2[/INST]word3</s>[INST]word1\n\nword4[/INST]");
+  EXPECT_EQ(rendered(*nemo, "SUAUA"), "<s>[INST]word2[/INST]word3</s>[INST]word1\n\nword4[/INST]word5</s>");
+  EXPECT_THAT(rendered(*nemo, "SUCT"), StartsWith("<s>[INST]word1\n\nword2[/INST][TOOL_CALLS]["));
+  EXPECT_THAT(rendered(*server_of("deepseek-ai-DeepSeek-V3.1"), "SUCT"),
+              AllOf(HasSubstr("f<｜tool▁sep｜>{}<｜tool▁call▁end｜>"), HasSubstr("word4")));
 }
 
 TEST(ChatRoles, ARefusalNamesTheRoles) {

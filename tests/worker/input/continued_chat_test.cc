@@ -83,6 +83,64 @@ constexpr const char* kThinks =
     "{% else %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n\n</think>\n\n{% endif %}";
 
+// They write a thought apart: with an empty one where the text has none that is whole; or none at all, of
+// earlier or later turns. The answer begins with it, or behind the opener that the turn is opened with.
+constexpr const char* kThoughtIsShown =
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}{% set thought = '' %}"
+    "{% set words = m.content %}{% if '</think>' in words %}"
+    "{% set thought = words.split('</think>')[0].split('<think>')[-1].strip('\n') %}"
+    "{% set words = words.split('</think>')[-1].lstrip('\n') %}{% endif %}"
+    "{{ '<think>\n' + thought + '\n</think>\n\n' + words }}{% else %}{{ m.content }}{% endif %}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' + opener | default('') }}{% "
+    "endif %}";
+constexpr const char* kThoughtIsDropped =
+    "{% for m in messages %}[{{ m.role }}]{{ m.content.split('</think>')[-1] }}[end]{% endfor %}"
+    "{% if add_generation_prompt %}{{ '[assistant]' + opener | default('') }}{% endif %}";
+constexpr const char* kOpensAThought = R"({"opener": "<think>\n"})";
+
+TEST(ContinuedChat, AThoughtHasTheTokensAsGenerated) {
+  for (const char* source : {kThoughtIsShown, kThoughtIsDropped}) {
+    const ChatServer server(bytes_with_line_breaks(), source);
+    for (const bool opens_thought : {false, true}) {
+      const std::string opener = opens_thought ? "" : "<think>\n";
+      GenerateRequest before = opened();
+      if (opens_thought) before.chat_template_kwargs_json = kOpensAThought;
+      for (const std::string rest : {"well", "well: so \n", "\nwell\n</think>", "well\n</think>\n\nWell. "}) {
+        GenerateRequest request = gone_on_with(opener + rest);
+        request.chat_template_kwargs_json = before.chat_template_kwargs_json;
+        EXPECT_EQ(server.prompt_of(request),
+                  joined(server.prompt_of(before), server.tokenizer->encode(opener + rest, false).value()))
+            << source << opener << rest;
+      }
+    }
+  }
+}
+
+TEST(ContinuedChat, AThoughtIsOpenedOnce) {
+  for (const char* source : {kThoughtIsShown, kThoughtIsDropped}) {
+    const ChatServer server(bytes_with_line_breaks(), source);
+    GenerateRequest opened_here = gone_on_with("<think>\nwell"), opened_there = gone_on_with("well");
+    for (GenerateRequest* each : {&opened_here, &opened_there})
+      each->chat_template_kwargs_json = kOpensAThought;
+    EXPECT_EQ(server.prompt_of(opened_here), server.prompt_of(opened_there)) << source;
+  }
+}
+
+// Words without a thought stand where the template writes them, and so do those whose thought comes apart.
+TEST(ContinuedChat, WordsWithoutAThoughtAreTheTemplates) {
+  const ChatServer server(bytes_with_line_breaks(), kThoughtIsShown);
+  const auto prompt_of = [&server](const GenerateRequest& request) {
+    const std::string text = server.tokenizer->decode(server.prompt_of(request), false);
+    return text.substr(text.rfind("assistant\n"));
+  };
+  EXPECT_EQ(prompt_of(gone_on_with("Well. ")), "assistant\n<think>\n\n</think>\n\nWell. ");
+  EXPECT_EQ(prompt_of(gone_on_with("<b>Well</b>")), "assistant\n<think>\n\n</think>\n\n<b>Well</b>");
+  GenerateRequest apart = gone_on_with("Well. ");
+  apart.messages.back().extra_json = R"({"reasoning_content":""})";
+  apart.chat_template_kwargs_json = kOpensAThought;
+  EXPECT_EQ(prompt_of(apart), "assistant\n<think>\n\n</think>\n\nWell. ");
+}
+
 TEST(ContinuedChat, HasTheTokensAsGenerated) {
   const std::string answers[] = {"\n\nWell, well.\n\n\nWell:\n\n  well\n \n\n\n\nwell",
                                  "Well\n\n\n\n\nwell  ", "  well.\n", "\n\n\nwell \n\n", "é宋👩well.\n\n"};

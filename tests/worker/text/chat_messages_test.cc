@@ -68,6 +68,32 @@ TEST(TemplateMessages, ArgumentsOfACallAreAMapping) {
               HasSubstr("messages[0].tool_calls[0].function.arguments: must be JSON"));
 }
 
+TEST(TemplateMessages, ArgumentsAreTextWhereTheTemplateTakesNoMapping) {
+  const std::string adds =
+      "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls %}{{ '(' + c.function.arguments + ')' "
+      "}}{% endfor %}{% endfor %}";
+  const auto written = [&adds](const std::string& arguments) {
+    return rendered(adds, with_arguments(arguments));
+  };
+  EXPECT_EQ(written(R"("{\"sides\":  6}")"), "Well met.({\"sides\":  6})");
+  EXPECT_EQ(written(R"("")"), "Well met.({})");
+  EXPECT_EQ(written(R"({"sides": [6, 123456789012345678901234567890, "é"]})"),
+            "Well met.({\"sides\":[6,123456789012345678901234567890,\"é\"]})");
+  EXPECT_EQ(rendered(adds, with_calls(R"([{"function":{"name":"f"}},{"function":{"arguments":"{}"}}])"))
+                .substr(0, 6),
+            "error:");
+}
+
+// A template may open a turn that is gone on with in another way.
+TEST(TemplateMessages, PrefixIsAFieldWhereItIsTrue) {
+  ChatMessage words{Role::kAssistant, "Well", ""};
+  const std::string asks =
+      "{% for m in messages %}{{ m.content }}{{ m.prefix is defined and m.prefix }}{% endfor %}";
+  EXPECT_EQ(rendered(asks, {words}), "WellFalse");
+  words.prefix = true;
+  EXPECT_EQ(rendered(asks, {{Role::kUser, "Who?", ""}, words}), "Who?FalseWellTrue");
+}
+
 TEST(TemplateMessages, CallsOfAnotherShapeStayAsTheyAre) {
   EXPECT_EQ(
       rendered("{{ messages[0].tool_calls | tojson }}", with_calls(R"([5,{"id":"7"},{"function":"f"}])")),
