@@ -194,8 +194,11 @@ struct ToldUsage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
   std::optional<int64_t> cached_tokens;  // not every server sends it
+  bool answer_only = false;              // it has no count of the prompt: a later event of the Messages API
 };
-// Reads a `usage` object; nullopt if it is not a valid one.
+// Reads a `usage` object: a chat's (prompt_tokens), one of the Responses API (input_tokens), or one of the
+// Messages API, whose input_tokens are without those that were read from a cache, or written to it. nullopt
+// if it is not a valid one.
 std::optional<ToldUsage> parse_usage(std::string_view json);
 
 struct ModelCard {

@@ -221,6 +221,31 @@ std::optional<int64_t> tokens_at(dom::object fields, std::string_view name) {
   return count && *count <= std::numeric_limits<int32_t>::max() ? count : std::nullopt;
 }
 
+// `details`: the name of the object that has the cached tokens.
+void read_cached(dom::object fields, std::string_view details, ToldUsage& usage) {
+  dom::object found;
+  if (fields.at_key(details).get(found)) return;
+  const auto cached = tokens_at(found, "cached_tokens");
+  if (cached && *cached <= usage.prompt_tokens) usage.cached_tokens = cached;
+}
+
+// As the Responses and the Messages API name them.
+std::optional<ToldUsage> usage_of_other_apis(dom::object fields) {
+  const auto input = tokens_at(fields, "input_tokens"), output = tokens_at(fields, "output_tokens");
+  if (!input && !output) return std::nullopt;
+  ToldUsage usage;
+  usage.completion_tokens = output.value_or(0);
+  usage.answer_only = !input;
+  if (!input) return usage;
+  const auto read = tokens_at(fields, "cache_read_input_tokens");
+  const int64_t written = tokens_at(fields, "cache_creation_input_tokens").value_or(0);
+  usage.prompt_tokens = *input + read.value_or(0) + written;
+  if (usage.prompt_tokens > std::numeric_limits<int32_t>::max()) return std::nullopt;
+  usage.cached_tokens = read;
+  read_cached(fields, "input_tokens_details", usage);
+  return usage;
+}
+
 }  // namespace
 
 std::optional<ToldUsage> parse_usage(std::string_view json) {
@@ -228,15 +253,11 @@ std::optional<ToldUsage> parse_usage(std::string_view json) {
   if (!root.ok() || !root->is_object()) return std::nullopt;
   const dom::object fields = root->get_object().value_unsafe();
   const auto prompt = tokens_at(fields, "prompt_tokens");
-  if (!prompt) return std::nullopt;
+  if (!prompt) return usage_of_other_apis(fields);
   ToldUsage usage;
   usage.prompt_tokens = *prompt;
   usage.completion_tokens = tokens_at(fields, "completion_tokens").value_or(0);
-  dom::object details;
-  if (!fields.at_key("prompt_tokens_details").get(details)) {
-    const auto cached = tokens_at(details, "cached_tokens");
-    if (cached && *cached <= usage.prompt_tokens) usage.cached_tokens = cached;
-  }
+  read_cached(fields, "prompt_tokens_details", usage);
   return usage;
 }
 

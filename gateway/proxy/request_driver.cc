@@ -260,6 +260,8 @@ ForwardInput RequestDriver::forward_input(const Exchange& exchange, RequestConte
   name_model(request, context, input);
   input.foreign = !context.worker.ours;
   input.form = context.routed.generates ? AnswerForm::kCompletion : form_of_passed(request.path);
+  if (input.form == AnswerForm::kMessages || input.form == AnswerForm::kResponses)
+    context.worker.passed.read_every_usage();
   input.streams = context.routed.stream;
   input.one_choice = context.routed.choices == 1;
   input.progress = &context.worker.progress;

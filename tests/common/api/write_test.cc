@@ -173,6 +173,31 @@ TEST(ApiPeer, UsageBeyondAnyAnswersIsNotTaken) {
   EXPECT_EQ(odd->completion_tokens, 0);
 }
 
+TEST(ApiPeer, UsageOfOtherApisIsReadInTheirNames) {
+  const auto responses = parse_usage(
+      R"({"input_tokens":330,"input_tokens_details":{"cached_tokens":5},"output_tokens":77,"total_tokens":407})");
+  ASSERT_TRUE(responses.has_value());
+  EXPECT_EQ(responses->prompt_tokens, 330);
+  EXPECT_EQ(responses->completion_tokens, 77);
+  EXPECT_EQ(responses->cached_tokens, 5);
+  const auto messages = parse_usage(
+      R"({"input_tokens":3,"cache_read_input_tokens":20,"cache_creation_input_tokens":4,"output_tokens":1})");
+  ASSERT_TRUE(messages.has_value());
+  EXPECT_EQ(messages->prompt_tokens, 27);
+  EXPECT_EQ(messages->cached_tokens, 20);
+  EXPECT_FALSE(messages->answer_only);
+  const auto no_cache = parse_usage(R"({"input_tokens":3,"cache_read_input_tokens":null,"output_tokens":1})");
+  ASSERT_TRUE(no_cache.has_value());
+  EXPECT_EQ(no_cache->prompt_tokens, 3);
+  EXPECT_FALSE(no_cache->cached_tokens.has_value());
+  const auto later = parse_usage(R"({"output_tokens":77})");
+  ASSERT_TRUE(later.has_value());
+  EXPECT_TRUE(later->answer_only);
+  EXPECT_EQ(later->completion_tokens, 77);
+  EXPECT_FALSE(parse_usage(R"({"type":"duration","seconds":3})").has_value());
+  EXPECT_FALSE(parse_usage(R"({"input_tokens":2147483647,"cache_read_input_tokens":1})").has_value());
+}
+
 TEST(ApiPeer, CountsOfALoadReportAreBounded) {
   const std::string body =
       R"({"epoch":"e","ready":true,"running":9223372036854775807,"kv_blocks_total":9223372036854775807,)"

@@ -1,0 +1,148 @@
+// The Responses and the Messages API, which pass as they come: what the gateway does for their clients as
+// for those of chats, and in their forms.
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "gateway/access/secret.h"
+#include "tests/gateway/gateway_fixture.h"
+
+namespace troupe::gateway_test::other_apis {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const std::string kMessages = "/v1/messages", kResponses = "/v1/responses";
+const std::string kEvents = "text/event-stream", kJson = "application/json";
+
+std::string event(const std::string& type, const std::string& members) {
+  return absl::StrCat("event: ", type, "\ndata: {\"type\":\"", type, "\",", members, "}\n\n");
+}
+
+// An answer to a stream request, in parts, and a whole one. Each counts 330 tokens of the prompt, of which 30
+// were cached, and 77 of the answer.
+struct Api {
+  std::string path, opening, text, end, whole;
+};
+
+Api messages() {
+  const std::string prompt =
+      R"("input_tokens":200,"cache_read_input_tokens":30,"cache_creation_input_tokens":100)";
+  return {kMessages,
+          event("message_start", R"("message":{"content":[],"usage":{)" + prompt + R"(,"output_tokens":1}})"),
+          event("content_block_delta", R"("delta":{"type":"text_delta","text":"\"usage\":{}"})"),
+          event("message_delta", R"("delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":77})") +
+              event("message_stop", R"("n":1)"),
+          R"({"type":"message","content":[{"type":"text","text":"a"}],"stop_reason":"end_turn","usage":{)" +
+              prompt + R"(,"output_tokens":77}})"};
+}
+
+Api responses() {
+  const std::string usage =
+      R"("usage":{"input_tokens":330,"input_tokens_details":{"cached_tokens":30},"output_tokens":77},"metadata":{"a":")" +
+      std::string(5000, 'm') + "\"}";  // far from the end
+  return {kResponses,
+          event("response.created", R"("response":{"usage":{"input_tokens":0,"output_tokens":0}})"),
+          event("response.output_text.delta", R"("delta":"a")"),
+          event("response.completed", R"("response":{"status":"completed",)" + usage + "}"),
+          R"({"object":"response","status":"completed","output":[{"type":"message"}],)" + usage + "}"};
+}
+
+Task<void> say(Exchange& exchange, std::string type, std::vector<std::string> pieces, Duration pause) {
+  HeaderList headers;
+  headers.emplace_back("content-type", type);
+  co_await exchange.start(200, headers);
+  Timer timer(exchange.executor());
+  for (const std::string& piece : pieces) {
+    co_await exchange.write(piece);
+    if (pause == Duration::zero()) continue;
+    timer.expires_after(pause);
+    co_await timer.async_wait(use_task);
+  }
+  co_await exchange.finish();
+}
+
+StubAnswer says(const std::string& type, const std::vector<std::string>& pieces, Duration pause = {}) {
+  return [=](StubWorker&, Exchange& exchange) { return say(exchange, type, pieces, pause); };
+}
+
+std::string body_of(bool stream) {
+  return std::string(R"({"model":"demo","messages":[],"stream":)") + (stream ? "true}" : "false}");
+}
+
+class OtherApis : public ::testing::Test {
+ protected:
+  void answer_with(StubAnswer answer) {
+    loop_.call([&] { stub_.answer = std::move(answer); });
+  }
+  // With one key, "key-payer", of 1000 tokens a minute.
+  GatewayConfig with_key() {
+    const Sha256 digest = sha256("key-payer");
+    const std::string_view bytes(reinterpret_cast<const char*>(digest.data()), digest.size());
+    GatewayConfig config = TestGateway::quick_config();
+    config.api_keys = testing::TempDir() + "/other_apis.yaml";
+    std::ofstream(config.api_keys) << "payer:\n  sha256: \"" << absl::BytesToHexString(to_absl(bytes))
+                                   << "\"\n  tokens_per_min: 1000\n";
+    return config;
+  }
+  Answer post(const TestGateway& gateway, const std::string& path, const std::string& body,
+              const std::string& headers = "authorization: Bearer key-payer\r\n") const {
+    RawPeer peer = gateway.connect();
+    peer.send(http_post(path, body, headers));
+    return read_answer(peer);
+  }
+  double charged(const TestGateway& gateway) {
+    EXPECT_TRUE(loop_.eventually([&] { return gateway.gateway->proxy().requests_running() == 0; }));
+    return gateway.metric("troupe_gateway_key_tokens_total{key=\"payer\"}");
+  }
+
+  Loop loop_;
+  StubWorker stub_{loop_, answer_whole};
+};
+
+TEST_F(OtherApis, AreChargedByTheirWorkersCounts) {
+  for (const Api& api : {messages(), responses()}) {
+    for (const bool stream : {false, true}) {
+      answer_with(stream ? says(kEvents, {api.opening, api.text, api.end}) : says(kJson, {api.whole}));
+      TestGateway gateway(loop_, {stub_.endpoint()}, with_key());
+      for (int n = 1; n <= 3; ++n) {
+        EXPECT_EQ(post(gateway, api.path, body_of(stream)).status, 200) << api.path << n;
+        EXPECT_EQ(charged(gateway), 407.0 * n) << api.path << stream;
+      }
+      EXPECT_EQ(gateway.metric("troupe_gateway_cached_tokens_actual_total"), 90) << api.path << stream;
+      const Answer over = post(gateway, api.path, body_of(stream));
+      EXPECT_EQ(over.status, 429) << over.body;
+      EXPECT_THAT(over.body, HasSubstr("tokens a minute"));
+    }
+  }
+}
+
+// The first event counts one token of the answer, whatever came after it.
+TEST_F(OtherApis, StreamThatIsCutIsChargedAboutWhatCame) {
+  for (const Api& api : {messages(), responses()}) {
+    std::vector<std::string> pieces{api.opening};
+    for (int i = 0; i < 50; ++i) pieces.push_back(api.text);
+    answer_with(says(kEvents, pieces));
+    TestGateway gateway(loop_, {stub_.endpoint()}, with_key());
+    EXPECT_EQ(post(gateway, api.path, body_of(true)).status, 200);
+    EXPECT_NEAR(charged(gateway), static_cast<double>(body_of(true).size() / 4) + 51, 1) << api.path;
+  }
+}
+
+// Their bodies have pictures and tools: what a chat's prompt comes to is not learned from them.
+TEST_F(OtherApis, TeachNothingAboutTheLengthsOfChats) {
+  answer_with(says(kJson, {messages().whole}));
+  TestGateway gateway(loop_, {stub_.endpoint()});
+  const std::string body = R"({"model":"demo","messages":[],"picture":")" + std::string(400'000, 'p') + "\"}";
+  EXPECT_EQ(post(gateway, kMessages, body, "").status, 200);
+  route::PrefixKey key;
+  key.prompt_bytes = 4000;
+  EXPECT_EQ(loop_.call([&] { return gateway.gateway->router().prompt_tokens(key); }), 1000);
+}
+
+}  // namespace
+}  // namespace troupe::gateway_test::other_apis
