@@ -1,7 +1,7 @@
 #include "gateway/proxy/replies.h"
 
 #include "absl/strings/str_cat.h"
-#include "common/api/sse.h"
+#include "gateway/upstream/error_forms.h"
 #include "gateway/upstream/headers.h"
 
 namespace troupe {
@@ -57,7 +57,9 @@ Task<void> Replies::give_up(Exchange& exchange, RequestContext& context, Forward
     count_answer(context, result.status, RequestOutcome::kRefused);
     context.record.why = failure_name(result.failure.kind);
     context.phases.pause(core_.clock.now());
-    co_await exchange.respond(result.status, headers, std::move(result.held_body));
+    std::string body =
+        error_body(error_form(exchange.request().path), result.status, std::move(result.held_body));
+    co_await exchange.respond(result.status, headers, std::move(body));
     co_return;
   }
   ApiError error =
@@ -109,7 +111,7 @@ Task<void> Replies::refuse(Exchange& exchange, RequestContext& context, const Ap
   count_answer(context, error.http_status, RequestOutcome::kRefused);
   context.record.why = error.code.empty() ? error.type : error.code;
   if (context.entry != nullptr) context.entry->outcome.status = error.http_status;
-  std::string body = error.to_json();
+  std::string body = error_body(error_form(exchange.request().path), error.http_status, error.to_json());
   context.phases.pause(core_.clock.now());
   co_await exchange.respond(error.http_status, headers, std::move(body));
 }
@@ -122,9 +124,11 @@ Task<void> Replies::end_broken(Exchange& exchange, RequestContext& context, Forw
   if (context.entry != nullptr) context.entry->outcome.status = kBrokenStatus;
   // The worker that began may have sent an error of its own.
   const bool said = context.flow.attempts() == 1 && result.held && !result.held_body.empty();
-  std::string event;
-  append_sse_data(event,
-                  said ? result.held_body : broken_error(result.failure, context.flow.attempts()).to_json());
+  const ApiError broken = broken_error(result.failure, context.flow.attempts());
+  const int status = said ? result.status : broken.http_status;
+  const std::string event =
+      error_event_for(error_form(exchange.request().path), status, said ? result.held_body : broken.to_json(),
+                      context.worker.passed.events());
   exchange.close_after();
   context.phases.pause(core_.clock.now());
   co_await exchange.write(event);

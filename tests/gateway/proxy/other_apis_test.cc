@@ -144,5 +144,72 @@ TEST_F(OtherApis, TeachNothingAboutTheLengthsOfChats) {
   EXPECT_EQ(loop_.call([&] { return gateway.gateway->router().prompt_tokens(key); }), 1000);
 }
 
+bj::object json_of(const std::string& body) {
+  const auto value = parse_json(body);
+  EXPECT_TRUE(value.ok()) << body;
+  return value.ok() && value->is_object() ? value->get_object() : bj::object();
+}
+
+// The error event that ends a stream: its data, without the line break behind it.
+bj::object last_event(const std::string& stream) {
+  const std::string begin = "event: error\ndata: ";
+  const size_t at = stream.rfind(begin);
+  EXPECT_NE(at, std::string::npos) << stream;
+  EXPECT_TRUE(stream.ends_with("}\n\n")) << stream;
+  return at == std::string::npos ? bj::object() : json_of(stream.substr(at + begin.size()));
+}
+
+void expect_messages_error(const bj::object& body, const std::string& type) {
+  ASSERT_TRUE(body.contains("error")) << to_json(body);
+  EXPECT_EQ(body.at("type"), "error");
+  const bj::object& error = body.at("error").as_object();
+  EXPECT_EQ(error.at("type"), bj::string_view(type)) << to_json(body);
+  EXPECT_FALSE(error.at("message").as_string().empty());
+}
+
+// Anthropic's SDK skips an event without a type that it knows.
+TEST_F(OtherApis, StreamThatIsCutEndsInTheirForms) {
+  for (const Api& api : {messages(), responses()}) {
+    answer_with(says(kEvents, {api.opening, api.text}));
+    TestGateway gateway(loop_, {stub_.endpoint()});
+    const Answer cut = post(gateway, api.path, body_of(true));
+    EXPECT_TRUE(cut.body.starts_with(api.opening + api.text)) << cut.body;
+    const bj::object data = last_event(cut.body);
+    if (api.path == kMessages) {
+      expect_messages_error(data, "overloaded_error");
+      continue;
+    }
+    EXPECT_EQ(data.at("type"), "error");
+    EXPECT_EQ(data.at("code"), "unavailable");
+    EXPECT_THAT(std::string(data.at("message").as_string()), HasSubstr("broke off"));
+    EXPECT_TRUE(data.at("param").is_null());
+    EXPECT_EQ(data.at("sequence_number"), 2);
+  }
+}
+
+TEST_F(OtherApis, RefusalsHaveTheFormOfTheMessagesApi) {
+  TestGateway gateway(loop_, {stub_.endpoint()}, with_key());
+  const auto expect = [&](const std::string& path, const std::string& body, int status,
+                          const std::string& type) {
+    const Answer answer = post(gateway, path, body);
+    EXPECT_EQ(answer.status, status) << answer.body;
+    expect_messages_error(json_of(answer.body), type);
+  };
+  expect(kMessages, R"({"model":5})", 400, "invalid_request_error");
+  expect(kMessages + "/count_tokens", R"({"model":"none"})", 404, "not_found_error");
+  for (const auto& [status, type] : std::vector<std::pair<int, std::string>>{
+           {400, "invalid_request_error"}, {401, "authentication_error"}, {429, "rate_limit_error"}}) {
+    answer_with(answer_status(status));
+    expect(kMessages, body_of(false), status, type);
+  }
+  const std::string own =
+      R"({"type":"error","error":{"type":"overloaded_error","message":"a"},"request_id":"r"})";
+  answer_with(says(kJson, {own}));
+  EXPECT_EQ(post(gateway, kMessages, body_of(false)).body, own);
+  EXPECT_THAT(post(gateway, kResponses, R"({"model":5})").body, Not(HasSubstr("\"type\":\"error\"")));
+  EXPECT_EQ(json_of(post(gateway, kMessages, body_of(false), "").body).at("type"), "error")
+      << "without a key";
+}
+
 }  // namespace
 }  // namespace troupe::gateway_test::other_apis
