@@ -187,6 +187,38 @@ TEST_F(OtherApis, StreamThatIsCutEndsInTheirForms) {
   }
 }
 
+TEST_F(OtherApis, ClientIsKeptAliveWhileEventsAreHeld) {
+  GatewayConfig config = TestGateway::quick_config();
+  config.proxy.sse_keepalive = 20ms;
+  for (const Api& api : {messages(), responses()}) {
+    answer_with(says(kEvents, {event("ping", "\"n\":1"), api.opening, api.text, api.end}, 60ms));
+    TestGateway gateway(loop_, {stub_.endpoint()}, config);
+    const Answer answer = post(gateway, api.path, body_of(true));
+    EXPECT_TRUE(answer.body.starts_with(": keep-alive\n\n")) << answer.body;
+    EXPECT_THAT(answer.body, HasSubstr(api.opening + api.text)) << "what was held came at once";
+    EXPECT_TRUE(answer.body.ends_with(api.end) || answer.body.ends_with(": keep-alive\n\n")) << answer.body;
+    EXPECT_EQ(gateway.metric("troupe_gateway_broken_answers_total"), 0);
+  }
+}
+
+TEST_F(OtherApis, FailuresAfterACommentAreEventsInTheirForms) {
+  GatewayConfig config = TestGateway::quick_config();
+  config.proxy.sse_keepalive = 5ms;
+  for (const std::string& path : {kMessages, kResponses}) {
+    answer_with(says(kEvents, {": wait\n\n"}, 60ms));  // and no answer
+    TestGateway gateway(loop_, {stub_.endpoint()}, config);
+    const Answer answer = post(gateway, path, body_of(true));
+    EXPECT_EQ(answer.status, 200);
+    const bj::object data = last_event(answer.body);
+    EXPECT_EQ(data.at("type"), "error");
+    if (path == kMessages) {
+      expect_messages_error(data, "api_error");
+    } else {
+      EXPECT_EQ(data.at("code"), "bad_gateway");
+    }
+  }
+}
+
 TEST_F(OtherApis, RefusalsHaveTheFormOfTheMessagesApi) {
   TestGateway gateway(loop_, {stub_.endpoint()}, with_key());
   const auto expect = [&](const std::string& path, const std::string& body, int status,
