@@ -1,5 +1,7 @@
 #include "gateway/upstream/answer_content.h"
 
+#include <absl/strings/ascii.h>
+
 #include <algorithm>
 #include <array>
 
@@ -199,6 +201,11 @@ bool says_last(std::string_view events, AnswerForm form) {
   if (says_done(events)) return true;
   const size_t at = last_type_in(events, form);
   return at != std::string_view::npos && at + first_event_bytes(events.substr(at)) == events.size();
+}
+
+bool is_media(std::string_view content_type) {
+  const std::string type = absl::AsciiStrToLower(to_absl(content_type));
+  return !type.empty() && !type.starts_with("text/") && type.find("json") == std::string::npos;
 }
 
 WholeKind kind_of_whole(std::string_view body, AnswerForm form) {

@@ -70,6 +70,9 @@ enum class WholeKind : uint8_t {
   kError,  // its JSON is an error: parse_error_json()
   kNone,   // empty, a web page, {}, no choices, a message without content or finish reason
 };
+// A 2xx of this type at a path whose answers are not known here is no text that could say what failed: sound,
+// a picture. It is passed on as it comes.
+bool is_media(std::string_view content_type);
 // The body of a 2xx. What is long, or JSON of a form that is not known here, is an answer.
 WholeKind kind_of_whole(std::string_view body, AnswerForm form);
 

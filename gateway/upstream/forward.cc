@@ -157,6 +157,9 @@ Task<void> refuse_whole(Relay& relay) {
 }
 
 Task<void> relay_whole(Relay& relay) {
+  // Sound plays from its beginning while the rest is being made.
+  const bool at_once = relay.input.foreign && relay.input.form == AnswerForm::kOther &&
+                       relay.result.status / 100 == 2 && is_media(relay.answer.header("content-type"));
   std::string body;
   std::string piece;
   while (true) {
@@ -174,7 +177,7 @@ Task<void> relay_whole(Relay& relay) {
     } else {
       body += piece;
     }
-    if (!relay.input.translate && body.size() > relay.input.whole_bytes_max) {
+    if (!relay.input.translate && (at_once || body.size() > relay.input.whole_bytes_max)) {
       relay.first_byte();
       co_await relay_rest(relay, std::move(body));
       co_return;

@@ -70,6 +70,14 @@ StubAnswer says(const std::string& type, const std::vector<std::string>& pieces,
   return [=](StubWorker&, Exchange& exchange) { return say(exchange, type, pieces, pause); };
 }
 
+Task<void> break_off(Exchange& exchange, std::string type) {
+  HeaderList headers;
+  headers.emplace_back("content-type", type);
+  co_await exchange.start(200, headers);
+  co_await exchange.write("half");
+  exchange.cut();
+}
+
 std::string body_of(bool stream) {
   return std::string(R"({"model":"demo","messages":[],"stream":)") + (stream ? "true}" : "false}");
 }
@@ -241,6 +249,32 @@ TEST_F(OtherApis, RefusalsHaveTheFormOfTheMessagesApi) {
   EXPECT_THAT(post(gateway, kResponses, R"({"model":5})").body, Not(HasSubstr("\"type\":\"error\"")));
   EXPECT_EQ(json_of(post(gateway, kMessages, body_of(false), "").body).at("type"), "error")
       << "without a key";
+}
+
+// A player begins with the first bytes; and so much sound is held nowhere.
+TEST_F(OtherApis, SoundPassesFromItsFirstByteOn) {
+  for (const std::string type : {"audio/mpeg", "Audio/PCM", "application/octet-stream"}) {
+    answer_with(says(type, {"first", "second"}, 300ms));
+    TestGateway gateway(loop_, {stub_.endpoint()});
+    RawPeer peer = gateway.connect();
+    peer.send(http_post("/v1/audio/speech", R"({"model":"demo","input":"x"})"));
+    peer.read_until("first");
+    EXPECT_EQ(loop_.call([&] { return stub_.running; }), 1) << "it came whole";
+    EXPECT_NE(peer.read_until("second\r\n0\r\n\r\n"), "") << type;
+  }
+}
+
+TEST_F(OtherApis, TextAndJsonAreReadBeforeTheyPass) {
+  StubWorker good(loop_, says("text/plain", {"words"}));
+  for (const std::string type : {"application/json", "text/plain", "application/problem+json"}) {
+    answer_with([type](StubWorker&, Exchange& exchange) { return break_off(exchange, type); });
+    TestGateway gateway(loop_, {stub_.endpoint(), good.endpoint()});
+    for (int i = 0; i < 8; ++i) {
+      const std::string body = absl::StrCat(R"({"model":"demo","user":")", i, "\"}");
+      EXPECT_EQ(post(gateway, "/v1/audio/transcriptions", body).body, "words") << type;
+    }
+    EXPECT_GT(loop_.call([&] { return stub_.seen.size(); }), 0u) << type;
+  }
 }
 
 }  // namespace
