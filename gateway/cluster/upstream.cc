@@ -158,8 +158,8 @@ std::vector<ModelCard> Upstream::served_unlisted() const {
 
 bool Upstream::same_as(const Upstream& other) const {
   return endpoint == other.endpoint && address == other.address && each == other.each && path == other.path &&
-         authorization == other.authorization && kind == other.kind && weight == other.weight &&
-         models == other.models && tls_ca == other.tls_ca &&
+         authorization == other.authorization && key_header == other.key_header && kind == other.kind &&
+         weight == other.weight && models == other.models && tls_ca == other.tls_ca &&
          insecure_skip_verify == other.insecure_skip_verify;
 }
 

@@ -50,7 +50,8 @@ struct Upstream {
   std::string address;        // where it is, of those that the host's name has; empty: whichever
   bool each = false;          // no worker: every address of the host's name is one (at())
   std::string path;           // before every path of the API; empty: none
-  std::string authorization;  // the header of all requests and probes; empty: the client's own. A secret
+  std::string authorization;  // of all requests and probes; empty: the client's own. A secret
+  std::string key_header = "authorization";  // that has it
   UpstreamKind kind = UpstreamKind::kAuto;
   double weight = 1;  // its share of the load, against the others'
   std::map<std::string, std::string>

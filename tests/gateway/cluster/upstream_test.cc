@@ -155,10 +155,16 @@ TEST_F(UpstreamSettings, AreReadBesideWorkerUrls) {
       "  - url: http://c:1\n    api_key_file: " +
       file("key", "sk-1\n") +
       "\n    kind: openai\n    weight: 2.5\n    models: {org/small-1.5: own, m.2: other}\n"
-      "  - {url: 'https://d', api_key_env: UPSTREAM_TEST_KEY, tls: {insecure_skip_verify: true}}\n");
+      "  - {url: 'https://d', api_key_env: UPSTREAM_TEST_KEY, tls: {insecure_skip_verify: true}}\n"
+      "  - {url: 'https://e', api_key_env: UPSTREAM_TEST_KEY, api_key_header: x-api-key}\n"
+      "  - {url: 'https://f', api_key_env: UPSTREAM_TEST_KEY, api_key_header: api-key}\n");
   ASSERT_TRUE(config.ok()) << config.status();
   const std::vector<Upstream>& workers = config->fleet.workers;
-  ASSERT_EQ(workers.size(), 4u);
+  ASSERT_EQ(workers.size(), 6u);
+  EXPECT_EQ(workers[3].key_header, "authorization");
+  EXPECT_EQ(workers[4].key_header + " " + workers[4].authorization, "x-api-key from-env");
+  EXPECT_EQ(workers[5].key_header + " " + workers[5].authorization, "api-key from-env");
+  EXPECT_FALSE(workers[4].same_as(workers[5]));
   EXPECT_TRUE(workers[0].is_plain());
   EXPECT_EQ(workers[1].authorization, "Basic dTpw");
   EXPECT_EQ(workers[2].authorization, "Bearer sk-1");
@@ -194,6 +200,9 @@ TEST_F(UpstreamSettings, RefuseMistakesByName) {
       {"upstreams: [{url: 'http://a:1', api_key_env: UPSTREAM_TEST_NONE}]",
        "api_key_env: UPSTREAM_TEST_NONE: there is no such variable"},
       {"upstreams: [{url: 'http://a:1', api_key_file: " + key + ", api_key_env: X}]", "name one of them"},
+      {"upstreams: [{url: 'http://a:1', api_key_header: x-api-key}]", "api_key_header: is of use with"},
+      {"upstreams: [{url: 'http://a:1', api_key_file: " + key + ", api_key_header: cookie}]",
+       "'api_key_header' must be one of authorization, x-api-key, api-key"},
       {"upstreams: [{url: 'http://u:p@a:1', api_key_file: " + key + "}]", "url: has credentials"},
       {"upstreams: [{url: 'http://a:1', tls: {insecure_skip_verify: true}}]", "with an https:// url only"},
       {"upstreams: [{url: 'https://a', tls: {ca_file: /nowhere/ca}}]", "/nowhere/ca"},
@@ -238,6 +247,29 @@ TEST_F(KeyedWorker, IsProbedAndAskedWithItsKeyNotTheClients) {
   EXPECT_EQ(seen()[0].header("authorization"), "Bearer own");
   EXPECT_THAT(gateway.admin("/admin/workers").body, Not(HasSubstr("own")));
   EXPECT_THAT(gateway.admin("/metrics").body, Not(HasSubstr("Bearer")));
+}
+
+// Anthropic's and Azure's endpoints.
+TEST_F(KeyedWorker, MayHaveItsKeyInAnotherHeader) {
+  for (const std::string name : {"x-api-key", "api-key"}) {
+    loop_.call([&] {
+      stub_.wants_authorization = "own";
+      stub_.key_header = name;
+      stub_.seen.clear();
+    });
+    upstream_.authorization = "own";
+    upstream_.key_header = name;
+    TestGateway gateway(loop_, {upstream_});
+    EXPECT_EQ(gateway.get("/health").status, 200) << name;
+    EXPECT_EQ(gateway.ask(chat_body("A persona", "x"), "authorization: Bearer client\r\n" + name + ": c\r\n")
+                  .status,
+              200);
+    ASSERT_EQ(seen().size(), 1u);
+    EXPECT_EQ(seen()[0].header(name), "own");
+    EXPECT_EQ(seen()[0].header("authorization"), "") << "the client's";
+    const HttpRequest probe = loop_.call([&] { return stub_.models_asked; });
+    EXPECT_EQ(probe.header("anthropic-version"), name == "x-api-key" ? "2023-06-01" : "");
+  }
 }
 
 TEST_F(KeyedWorker, IsNotServedWithoutIt) {

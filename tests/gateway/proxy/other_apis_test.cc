@@ -251,6 +251,25 @@ TEST_F(OtherApis, RefusalsHaveTheFormOfTheMessagesApi) {
       << "without a key";
 }
 
+TEST_F(OtherApis, KeyComesInTheHeaderOfWhicheverClient) {
+  answer_with(says(kJson, {messages().whole}));
+  TestGateway gateway(loop_, {stub_.endpoint()}, with_key());
+  const auto status = [&](const std::string& headers) {
+    return post(gateway, kMessages, body_of(false), headers).status;
+  };
+  EXPECT_EQ(status("x-api-key: key-payer\r\n"), 200);
+  EXPECT_EQ(status("Api-Key: key-payer\r\n"), 200);
+  for (const HttpRequest& request : loop_.call([&] { return stub_.seen; })) {
+    for (const auto& [name, value] : request.headers)
+      EXPECT_THAT(value, Not(HasSubstr("key-payer"))) << name << ": no worker gets it";
+  }
+  EXPECT_EQ(charged(gateway), 2 * 407);
+  for (const std::string wrong :
+       {"x-api-key: key-other\r\n", "api-key: Bearer key-payer\r\n", "api-key: \r\n",
+        "authorization: Bearer key-other\r\nx-api-key: key-payer\r\n"})
+    EXPECT_EQ(status(wrong), 401) << wrong;
+}
+
 // A player begins with the first bytes; and so much sound is held nowhere.
 TEST_F(OtherApis, SoundPassesFromItsFirstByteOn) {
   for (const std::string type : {"audio/mpeg", "Audio/PCM", "application/octet-stream"}) {
