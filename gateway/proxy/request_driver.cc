@@ -263,7 +263,7 @@ ForwardInput RequestDriver::forward_input(const Exchange& exchange, RequestConte
   if (input.form == AnswerForm::kMessages || input.form == AnswerForm::kResponses)
     context.worker.passed.read_every_usage();
   input.streams = context.routed.stream;
-  input.one_choice = context.routed.choices == 1;
+  input.choices = context.routed.choices;
   input.progress = &context.worker.progress;
   input.request.patience = route::patience(core_.options, context.worker.ours);
   return input;

@@ -12,6 +12,7 @@
 // A whole answer is judged by the same notion.
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -62,6 +63,25 @@ class StreamOpening {
 
 // These whole events end an answer: by its last event, or the finish reason of its one choice.
 bool ends_stream(std::string_view events, AnswerForm form, bool one_choice);
+// The end of one stream's answer: as above, or the finish reasons of all its choices, one after the other.
+// Not thread-safe.
+class StreamEnd {
+ public:
+  // `choices`: that were asked for.
+  StreamEnd(AnswerForm form, int64_t choices) : form_(form), choices_(choices) {}
+  // Takes whole events. Returns came().
+  bool take(std::string_view events);
+  bool came() const { return came_; }
+
+ private:
+  void count_finished(std::string_view events);
+
+  const AnswerForm form_;
+  const int64_t choices_;
+  bool came_ = false;
+  std::set<int64_t> finished_;  // indices of choices
+};
+
 // The last of these whole events is the form's last: a client that has it may close.
 bool says_last(std::string_view events, AnswerForm form);
 

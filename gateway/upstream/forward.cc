@@ -260,10 +260,12 @@ Task<void> relay_stream(Relay& relay) {
   std::string piece;
   EventHold hold(kHeldEventMax);
   StreamOpening opening(input.form);
-  bool ended = false, done = false;
+  StreamEnd end(input.form, input.choices);
+  bool done = false, broke = false;
   while (true) {
     auto more = co_await relay.answer.read(piece);
-    if (!more.ok() && done) break;  // it broke off when all was said
+    broke = !more.ok() && (done || (end.came() && absl::IsUnavailable(more.status())));
+    if (broke) break;  // when all was said
     if (!more.ok()) {
       fail_to_read(relay.result, more.status());
       co_return;
@@ -280,7 +282,7 @@ Task<void> relay_stream(Relay& relay) {
     if (input.rename) rename_model_in_events(*input.rename, piece);
     if (input.foreign && !opening.passed() && is_refused(relay, opening, piece)) co_return;
     const StreamPiece read = read_piece(relay, piece);
-    ended |= input.foreign && ends_stream(read.events, input.form, input.one_choice);
+    if (input.foreign) end.take(read.events);
     if (read.events.empty()) {
       relay.rests();
     } else {
@@ -302,11 +304,11 @@ Task<void> relay_stream(Relay& relay) {
     fail(relay.result, FailureKind::kStatus, absl::UnavailableError(kErrorInStream));
     co_return;
   }
-  std::string held = hold.held();
+  std::string held = broke ? std::string() : hold.held();
   if (input.rename) rename_model_in_events(*input.rename, held);
   // (The last event may be without the blank line that ends one.)
   if (input.foreign && !opening.passed() && is_refused(relay, opening, held)) co_return;
-  if (!done && is_cut(relay, ended || ends_stream(held, input.form, input.one_choice))) co_return;
+  if (!done && is_cut(relay, end.take(held))) co_return;
   if (input.foreign && !opening.passed()) held = opening.held();
   if (!held.empty()) relay.first_byte();
   if (!relay.exchange.head_sent()) co_await start_stream(relay);
