@@ -212,7 +212,8 @@ std::string model_json(const ModelCard& card);
 // The model of a path "/v1/models/ID", whose ID may hold slashes, percent-encoded or not. Empty: another
 // path.
 std::string model_of_path(std::string_view path);
-// Reads another server's /v1/models answer (ours or vLLM's).
+// Reads another server's /v1/models answer (ours or vLLM's). Entries that name no model are left out; the
+// error: it is no such list, or has no other ones.
 ApiResult<std::vector<ModelCard>> parse_models(std::string_view body);
 
 // A worker's load report: GET /v1/load.

@@ -36,7 +36,8 @@ struct Upstream {
   std::string url() const { return endpoint.url() + path; }  // without credentials
   // Its own name for a model that clients call `model`.
   const std::string& name_of(const std::string& model) const;
-  // Its models under clients' names, among those that it lists; empty: none of `models` is there.
+  // Its models under clients' names, among those that it lists, a `m:latest` also as `m`; empty: none of
+  // `models` is there.
   std::vector<ModelCard> served(std::vector<ModelCard> listed) const;
   // The same where it lists nothing (it has no /v1/models): all of `models`.
   std::vector<ModelCard> served_unlisted() const;

@@ -237,11 +237,24 @@ TEST(ApiPeer, ReadsVllmsModelList) {
 TEST(ApiPeer, RefusesInvalidModelLists) {
   for (const std::string_view body :
        {"", "[]", "{}", R"({"data":{}})", R"({"data":[5]})", R"({"data":[{}]})", R"({"data":[{"id":""}]})",
-        R"({"data":[{"id":5}]})", R"({"data":[{"id":"a","max_model_len":-1}]})",
-        R"({"data":[{"id":"a","id":"b"}]})"}) {
+        R"({"data":[{"id":5}]})", R"({"data":[{"id":"a","id":"b"}]})"}) {
     EXPECT_FALSE(parse_models(body).ok()) << body;
   }
-  EXPECT_EQ(parse_models(R"({"data":[{"id":"a"},{"id":5}]})").error().param, "data[1].id");
+  EXPECT_EQ(parse_models(R"({"data":[7,{"id":5}]})").error().param, "data[0].id");
+}
+
+// One odd entry says nothing about the others.
+TEST(ApiPeer, OddEntriesOfAModelListAreLeftOut) {
+  const auto models = parse_models(
+      R"({"data":[{"id":"a"},5,null,{"id":7},{"object":"model"},{"id":""},)"
+      R"({"id":"b","max_model_len":"4096","created":1.5,"owned_by":["x"]},)"
+      R"({"id":"c","max_model_len":-1,"created":"2024-01-01"},{"id":"d","max_model_len":"4k","context_length":9}]})");
+  ASSERT_TRUE(models.ok()) << models.error().message;
+  std::string all;
+  for (const ModelCard& card : models.value()) all += card.id + std::to_string(card.max_model_len) + " ";
+  EXPECT_EQ(all, "a0 b4096 c0 d9 ");
+  EXPECT_EQ(models.value()[1].owned_by, "");
+  EXPECT_EQ(models.value()[2].created_s, 0);
 }
 
 TEST(ApiPeer, LoadReportsRoundTrip) {

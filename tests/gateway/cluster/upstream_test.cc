@@ -107,6 +107,23 @@ TEST(Upstream, ServesUnderClientsNames) {
   EXPECT_EQ(upstream.served_unlisted().size(), 3u);
 }
 
+TEST(Upstream, ServesAModelWithoutItsTag) {
+  std::vector<ModelCard> listed(3);
+  listed[0].id = "m:latest";
+  listed[1].id = "other";
+  listed[2].id = "other:latest";
+  const auto ids = [&](const Upstream& upstream) {
+    std::string all;
+    for (const ModelCard& card : upstream.served(listed)) all += card.id + " ";
+    return all;
+  };
+  Upstream upstream;
+  EXPECT_EQ(ids(upstream), "m:latest other other:latest m ");
+  upstream.models = {{"small", "m"}};
+  EXPECT_EQ(ids(upstream), "small ");
+  EXPECT_EQ(upstream.name_of("small"), "m");
+}
+
 // The settings of a file with these lines, or the error.
 StatusOr<GatewayConfig> config_with(const std::string& lines) {
   GatewaySettings settings;
@@ -268,6 +285,7 @@ TEST_F(KeyedWorker, MayHaveItsKeyInAnotherHeader) {
     EXPECT_EQ(seen()[0].header(name), "own");
     EXPECT_EQ(seen()[0].header("authorization"), "") << "the client's";
     const HttpRequest probe = loop_.call([&] { return stub_.models_asked; });
+    EXPECT_EQ(probe.header("accept-encoding"), "identity") << "a probe's answer is not decoded";
     EXPECT_EQ(probe.header("anthropic-version"), name == "x-api-key" ? "2023-06-01" : "");
   }
 }
