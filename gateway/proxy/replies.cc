@@ -25,6 +25,17 @@ void give_body(ForwardResult& result) {
   result.held_body = error.to_json();
 }
 
+// Where it leads is on the workers' side, and no client's business.
+ApiError redirect_error(int status) {
+  ApiError error = ApiError::internal(absl::StrCat(
+      "the worker answered ", status,
+      ", a redirect, which the gateway does not follow: the worker's URL in its settings should be "
+      "the one that this leads to"));
+  error.http_status = 502;
+  error.code = "bad_gateway";
+  return error;
+}
+
 bool is_of_this_machine(std::string_view address) {
   return address.starts_with("127.") || address.starts_with("::1:") || address.starts_with("::ffff:127.");
 }
@@ -51,7 +62,12 @@ void Replies::count_answer(RequestContext& context, int status, RequestOutcome e
 }
 
 Task<void> Replies::give_up(Exchange& exchange, RequestContext& context, ForwardResult& result) {
-  if (result.held && result.failure.kind == FailureKind::kStatus) {
+  const bool refused = result.held && result.failure.kind == FailureKind::kStatus;
+  if (refused && result.status / 100 == 3) {
+    co_await refuse(exchange, context, redirect_error(result.status));
+    co_return;
+  }
+  if (refused) {
     if (result.held_body.empty()) give_body(result);
     HeaderList headers = headers_for_client(result.held_headers, own_headers(context));
     count_answer(context, result.status, RequestOutcome::kRefused);

@@ -239,6 +239,9 @@ HeaderList RequestDriver::worker_headers(const HttpRequest& request, const Reque
   headers.emplace_back("x-troupe-timeout-ms", std::to_string(left));
   const auto hops = hops_of(request);  // (that it is no loop is known)
   headers.emplace_back(kHopsHeader, std::to_string(hops.ok() ? hops.value() + 1 : kHopsMax));
+  // (One that may be ours, or a gateway, is to know.)
+  if (chosen != nullptr && core_.fleet.upstream(chosen->node).kind == UpstreamKind::kOpenai)
+    std::erase_if(headers, [](const auto& header) { return header.first.starts_with("x-troupe-"); });
   return headers;
 }
 

@@ -340,8 +340,7 @@ Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, Forward
   result.failure.any_path = input.any_path;
   result.failure.client_key = !own_key && !find_header(input.request.headers, "authorization").empty();
   if (route::retryable_status(result.status) || route::refused_alone(result.failure)) {
-    if (input.foreign)
-      result.failure.retry_after = retry_after_of(answer.header("retry-after"), answer.header("date"));
+    if (input.foreign) result.failure.retry_after = asked_pause(answer.headers());
     if (input.translate && route::lacks_path(result.status)) {
       fail_to_translate(input, result);
     } else {

@@ -557,6 +557,22 @@ TEST(UpstreamKinds, SayWhatIsAsked) {
   EXPECT_EQ(loop.call([&] { return other.probes; }), 0) << "/readyz is ours";
 }
 
+TEST(UpstreamKinds, OtherServersGetNoHeadersOfOurs) {
+  for (const UpstreamKind kind : {UpstreamKind::kAuto, UpstreamKind::kOpenai}) {
+    Loop loop;
+    StubWorker stub(loop, answer_whole);
+    Upstream upstream(stub.endpoint());
+    upstream.kind = kind;
+    TestGateway gateway(loop, {upstream});
+    EXPECT_EQ(gateway.ask(chat_body("A persona", "x"), "x-session-id: s\r\n").status, 200);
+    const HttpRequest seen = loop.call([&] { return stub.seen.at(0); });
+    const bool any = std::any_of(seen.headers.begin(), seen.headers.end(),
+                                 [](const auto& header) { return header.first.starts_with("x-troupe-"); });
+    EXPECT_EQ(any, kind == UpstreamKind::kAuto);
+    EXPECT_NE(seen.header("x-request-id"), "");
+  }
+}
+
 TEST(UpstreamKinds, ChangeWhileAWorkerLives) {
   Loop loop;
   StubWorker stub(loop, answer_whole);

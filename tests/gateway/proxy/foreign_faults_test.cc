@@ -171,7 +171,8 @@ TEST(ForeignFaults, WhatEveryWorkerSaysIsPassedOnOrNamed) {
   const std::string json = "application/json";
   for (const bool stream : {false, true}) {
     for (const Case& one :
-         {Case{answer_status(405), 405, "stub says 405"}, Case{answer_status(302), 302, "stub says 302"},
+         {Case{answer_status(405), 405, "stub says 405"},
+          Case{answer_status(307), 502, "answered 307, a redirect"},
           Case{answer_status(504), 504, "stub says 504"}, Case{says(json, kBoom), 502, "boom"},
           Case{says(json, R"({"error":{"message":"boom","code":400}})"), 400, "boom"},
           Case{says(json, "{}"), 502, stream ? "did not stream" : "was empty, or none (2 tried)"},
