@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/json/json.h"
 #include "common/net/cors.h"
+#include "gateway/proxy/access_gate.h"
 
 namespace troupe {
 
@@ -117,7 +118,7 @@ std::optional<ApiError> Admin::refusal_of(const HttpRequest& request) const {
   if (request.method == "GET" || request.method == "HEAD") return std::nullopt;
   if (auto page = change_refusal(request, nullptr)) return page;
   if (keys_ == nullptr || certified_) return std::nullopt;
-  const std::string_view authorization = request.header("authorization");
+  const std::string authorization = authorization_of(request);
   const auto client = keys_->find(authorization);
   if (client == nullptr) return unknown_key(authorization);
   if (client->admin()) return std::nullopt;

@@ -138,7 +138,8 @@ void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
       .live();
   schema
       .add("upstreams", &s.upstreams,
-           "workers that want more than a URL: url, resolve, api_key_file, api_key_env, kind, weight, "
+           "workers that want more than a URL: url, resolve, api_key_file, api_key_env, api_key_header, "
+           "kind, weight, "
            "models, tls")
       .live();
   describe_tls(s, schema);

@@ -21,10 +21,16 @@ constexpr EnumName<UpstreamKind> kUpstreamKinds[] = {
 enum class Resolve : uint8_t { kOne, kEach };
 constexpr EnumName<Resolve> kResolveNames[] = {{"one", Resolve::kOne}, {"each", Resolve::kEach}};
 
+enum class KeyHeader : uint8_t { kAuthorization, kXApiKey, kApiKey };
+constexpr EnumName<KeyHeader> kKeyHeaders[] = {{"authorization", KeyHeader::kAuthorization},
+                                               {"x-api-key", KeyHeader::kXApiKey},
+                                               {"api-key", KeyHeader::kApiKey}};
+
 // An entry as it is written.
 struct UpstreamEntry {
   std::string url, api_key_file, api_key_env;
   TlsFiles tls;
+  KeyHeader key_header = KeyHeader::kAuthorization;
   Resolve resolve = Resolve::kOne;
   Upstream upstream;
 };
@@ -53,6 +59,13 @@ StatusOr<std::string> read_api_key(const UpstreamEntry& entry) {
   return key;
 }
 
+void set_key(KeyHeader header, const std::string& key, Upstream& upstream) {
+  const bool is_bearer = header == KeyHeader::kAuthorization;
+  upstream.authorization = is_bearer ? "Bearer " + key : key;
+  if (header == KeyHeader::kXApiKey) upstream.key_header = "x-api-key";
+  if (header == KeyHeader::kApiKey) upstream.key_header = "api-key";
+}
+
 // Takes the lines of `models` out of the others: their keys are names of models.
 Status take_models(SettingsItem& item, Upstream& upstream) {
   static constexpr std::string_view kModels = "models.";
@@ -75,6 +88,7 @@ Status read_entry(SettingsItem item, UpstreamEntry& entry) {
   schema.add("url", &entry.url, "");
   schema.add("api_key_file", &entry.api_key_file, "");
   schema.add("api_key_env", &entry.api_key_env, "");
+  schema.add_enum("api_key_header", &entry.key_header, kKeyHeaders, "");
   schema.add_enum("resolve", &entry.resolve, kResolveNames, "");
   schema.add_enum("kind", &entry.upstream.kind, kUpstreamKinds, "");
   schema.add("weight", &entry.upstream.weight, "").range(0.01, 100);
@@ -125,7 +139,9 @@ StatusOr<Upstream> make_upstream(const SettingsItem& item, const TlsFiles& share
     if (!upstream.authorization.empty())
       return invalid_argument("url: has credentials, and there is an API key: name one of them");
     TROUPE_ASSIGN_OR_RETURN(const std::string key, read_api_key(entry));
-    upstream.authorization = "Bearer " + key;
+    set_key(entry.key_header, key, upstream);
+  } else if (entry.key_header != KeyHeader::kAuthorization) {
+    return invalid_argument("api_key_header: is of use with api_key_file or api_key_env only");
   }
   TROUPE_RETURN_IF_ERROR(add_tls(entry, shared, upstream));
   return upstream;

@@ -194,8 +194,11 @@ struct ReportedUsage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
   std::optional<int64_t> cached_tokens;  // not every server sends it
+  bool answer_only = false;              // it has no count of the prompt: a later event of the Messages API
 };
-// Reads a `usage` object; nullopt if it is not a valid one.
+// Reads a `usage` object: a chat's (prompt_tokens), one of the Responses API (input_tokens), or one of the
+// Messages API, whose input_tokens are without those that were read from a cache, or written to it. nullopt
+// if it is not a valid one.
 std::optional<ReportedUsage> parse_usage(std::string_view json);
 
 struct ModelCard {
@@ -209,7 +212,8 @@ std::string model_json(const ModelCard& card);
 // The model of a path "/v1/models/ID", whose ID may hold slashes, percent-encoded or not. Empty: another
 // path.
 std::string model_of_path(std::string_view path);
-// Reads another server's /v1/models answer (ours or vLLM's).
+// Reads another server's /v1/models answer (ours or vLLM's). Entries that name no model are left out; the
+// error: it is no such list, or has no other ones.
 ApiResult<std::vector<ModelCard>> parse_models(std::string_view body);
 
 // A worker's load report: GET /v1/load.

@@ -65,25 +65,30 @@ int64_t context_of_foreign(dom::object fields) {
   return 0;
 }
 
-Fault read_model_card(size_t index, dom::element value, ModelCard& card) {
-  const std::string path = absl::StrCat("data[", index, "]");
-  if (!value.is_object()) return expected(path, "an object with an id", value);
-  const dom::object fields = value.get_object().value_unsafe();
-  for (const auto field : fields) {
-    if (field.value.is_null()) continue;
-    Fault fault;
-    if (field.key == "id") fault = read_string(path + ".id", field.value, kNameBytesMax, card.id);
-    if (field.key == "created") fault = read_integer(path + ".created", field.value, {}, card.created_s);
-    if (field.key == "owned_by")
-      fault = read_string(path + ".owned_by", field.value, kNameBytesMax, card.owned_by);
-    if (field.key == "max_model_len") {
-      fault = read_integer(path + ".max_model_len", field.value, {.min = 0}, card.max_model_len);
-    }
-    if (fault) return fault;
-  }
+// A count, or its decimal digits in a string; 0: neither.
+int64_t count_in_any_form(dom::object fields, std::string_view name) {
+  std::string_view text;
+  if (fields.at_key(name).get(text)) return count_at(fields, name).value_or(0);
+  int64_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  return error == std::errc() && end == text.data() + text.size() ? std::max<int64_t>(count, 0) : 0;
+}
+
+// An entry of another server's list; nullopt: it names no model. What else is odd in it is left out: a list
+// has many entries, and the others are not to blame.
+std::optional<ModelCard> model_card_of(dom::element value) {
+  dom::object fields;
+  std::string_view id, owner;
+  if (value.get(fields) || fields.at_key("id").get(id)) return std::nullopt;
+  if (id.empty() || id.size() > kNameBytesMax) return std::nullopt;
+  ModelCard card;
+  card.id = id;
+  card.owned_by.clear();
+  if (!fields.at_key("owned_by").get(owner) && owner.size() <= kNameBytesMax) card.owned_by = owner;
+  if (fields.at_key("created").get(card.created_s)) card.created_s = 0;
+  card.max_model_len = count_in_any_form(fields, "max_model_len");
   if (card.max_model_len == 0) card.max_model_len = context_of_foreign(fields);
-  if (card.id.empty()) return missing(path + ".id", "a string that is not empty");
-  return std::nullopt;
+  return card;
 }
 
 Fault read_set_work(const std::string& path, dom::element value, LoadReport::SetWork& work) {
@@ -180,11 +185,9 @@ ApiResult<std::vector<ModelCard>> parse_models(std::string_view body) {
   const dom::array items = data.get_array().value_unsafe();
   std::vector<ModelCard> models;
   for (const dom::element item : items) {
-    ModelCard card;
-    card.owned_by.clear();
-    if (auto fault = read_model_card(models.size(), item, card)) return *std::move(fault);
-    models.push_back(std::move(card));
+    if (auto card = model_card_of(item)) models.push_back(*std::move(card));
   }
+  if (models.empty() && items.size() > 0) return missing("data[0].id", "a string that is not empty");
   return models;
 }
 
@@ -221,6 +224,31 @@ std::optional<int64_t> tokens_at(dom::object fields, std::string_view name) {
   return count && *count <= std::numeric_limits<int32_t>::max() ? count : std::nullopt;
 }
 
+// `details`: the name of the object that has the cached tokens.
+void read_cached(dom::object fields, std::string_view details, ReportedUsage& usage) {
+  dom::object found;
+  if (fields.at_key(details).get(found)) return;
+  const auto cached = tokens_at(found, "cached_tokens");
+  if (cached && *cached <= usage.prompt_tokens) usage.cached_tokens = cached;
+}
+
+// As the Responses and the Messages API name them.
+std::optional<ReportedUsage> usage_of_other_apis(dom::object fields) {
+  const auto input = tokens_at(fields, "input_tokens"), output = tokens_at(fields, "output_tokens");
+  if (!input && !output) return std::nullopt;
+  ReportedUsage usage;
+  usage.completion_tokens = output.value_or(0);
+  usage.answer_only = !input;
+  if (!input) return usage;
+  const auto read = tokens_at(fields, "cache_read_input_tokens");
+  const int64_t written = tokens_at(fields, "cache_creation_input_tokens").value_or(0);
+  usage.prompt_tokens = *input + read.value_or(0) + written;
+  if (usage.prompt_tokens > std::numeric_limits<int32_t>::max()) return std::nullopt;
+  usage.cached_tokens = read;
+  read_cached(fields, "input_tokens_details", usage);
+  return usage;
+}
+
 }  // namespace
 
 std::optional<ReportedUsage> parse_usage(std::string_view json) {
@@ -228,15 +256,11 @@ std::optional<ReportedUsage> parse_usage(std::string_view json) {
   if (!root.ok() || !root->is_object()) return std::nullopt;
   const dom::object fields = root->get_object().value_unsafe();
   const auto prompt = tokens_at(fields, "prompt_tokens");
-  if (!prompt) return std::nullopt;
+  if (!prompt) return usage_of_other_apis(fields);
   ReportedUsage usage;
   usage.prompt_tokens = *prompt;
   usage.completion_tokens = tokens_at(fields, "completion_tokens").value_or(0);
-  dom::object details;
-  if (!fields.at_key("prompt_tokens_details").get(details)) {
-    const auto cached = tokens_at(details, "cached_tokens");
-    if (cached && *cached <= usage.prompt_tokens) usage.cached_tokens = cached;
-  }
+  read_cached(fields, "prompt_tokens_details", usage);
   return usage;
 }
 

@@ -125,9 +125,11 @@ std::string ClientPool::head_of(const ClientRequest& request) const {
   spec.headers = &request.headers;
   if (!options.authorization.empty()) {
     headers = request.headers;
-    std::erase_if(headers,
-                  [](const auto& header) { return equals_ignore_case(header.first, "authorization"); });
-    headers.emplace_back("authorization", options.authorization);
+    std::erase_if(headers, [this](const auto& header) {
+      return equals_ignore_case(header.first, "authorization") ||
+             equals_ignore_case(header.first, options.authorization_header);
+    });
+    headers.emplace_back(options.authorization_header, options.authorization);
     spec.headers = &headers;
   }
   spec.content_length = request.body.size();

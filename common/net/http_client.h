@@ -82,8 +82,9 @@ struct HttpClientOptions {
   // A name that leads to an address of the link, or to a cloud's metadata service (core/host_scope.h), is not
   // connected to: it was not this machine's operator alone who chose it. An address in its place is.
   bool refuses_link_local = false;
-  std::string path;           // put before every target, such as "/openai"
-  std::string authorization;  // of every request, instead of its own
+  std::string path;                                    // put before every target, such as "/openai"
+  std::string authorization;                           // of every request, instead of its own
+  std::string authorization_header = "authorization";  // that has it: lower-case
   // Receives each new connection's duration, name lookup and TLS handshake included, and whether it
   // succeeded. Not called for a connection that no request waits for any more. Must not throw; callable as
   // long as the client's coroutines live.

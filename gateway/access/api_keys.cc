@@ -131,8 +131,9 @@ std::shared_ptr<ApiClient> ApiKeys::of_owner(std::string_view owner) const {
 
 ApiError unknown_key(std::string_view authorization) {
   ApiError error = ApiError::bad_field(
-      "", authorization.empty() ? "an API key is needed: send it as 'Authorization: Bearer KEY'"
-                                : "this API key is not known here; is it complete, and still in use?");
+      "", authorization.empty()
+              ? "an API key is needed: send it as 'Authorization: Bearer KEY' (or 'api-key: KEY')"
+              : "this API key is not known here; is it complete, and still in use?");
   error.http_status = 401;
   error.code = "invalid_api_key";
   return error;

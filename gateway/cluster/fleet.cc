@@ -157,6 +157,7 @@ std::unique_ptr<HttpClient> Fleet::make_client(const Upstream& upstream) {
   HttpClientOptions client = options_.client;
   client.path = upstream.path;
   client.authorization = upstream.authorization;
+  client.authorization_header = upstream.key_header;
   client.refuses_link_local = upstream.refuses_link_local;
   if (upstream.tls != nullptr) client.tls = upstream.tls;
   // (Host header, SNI and certificate check go by the name.)

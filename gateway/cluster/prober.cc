@@ -232,6 +232,10 @@ Task<void> Prober::ask_metrics(Target& target) {
 Task<Prober::Reply> Prober::get(Target& target, std::string_view path) {
   ClientRequest request;
   request.target = path;
+  request.headers.emplace_back("accept-encoding", "identity");
+  // Anthropic's endpoint refuses requests without it; clients name their own.
+  if (fleet_.upstream(target.node).key_header == "x-api-key")
+    request.headers.emplace_back("anthropic-version", "2023-06-01");
   const Deadline deadline = Deadline::after(clock_.now(), options_.timeout);
   Reply reply;
   auto answer = co_await fleet_.client(target.node).send(request, deadline);

@@ -133,7 +133,24 @@ const std::string& Upstream::name_of(const std::string& model) const {
   return named == models.end() ? model : named->second;
 }
 
+namespace {
+
+// Ollama lists `m:latest`, and takes `m` for it.
+void add_untagged(std::vector<ModelCard>& listed) {
+  constexpr std::string_view kTag = ":latest";
+  for (size_t i = 0, count = listed.size(); i < count; ++i) {
+    ModelCard card = listed[i];
+    if (!card.id.ends_with(kTag) || card.id.size() == kTag.size()) continue;
+    card.id.resize(card.id.size() - kTag.size());
+    const auto same = [&card](const ModelCard& other) { return other.id == card.id; };
+    if (std::none_of(listed.begin(), listed.end(), same)) listed.push_back(std::move(card));
+  }
+}
+
+}  // namespace
+
 std::vector<ModelCard> Upstream::served(std::vector<ModelCard> listed) const {
+  add_untagged(listed);
   if (models.empty()) return listed;
   std::vector<ModelCard> cards;
   for (const auto& [name, own] : models) {
@@ -158,8 +175,8 @@ std::vector<ModelCard> Upstream::served_unlisted() const {
 
 bool Upstream::same_as(const Upstream& other) const {
   return endpoint == other.endpoint && address == other.address && each == other.each && path == other.path &&
-         authorization == other.authorization && kind == other.kind && weight == other.weight &&
-         models == other.models && tls_ca == other.tls_ca &&
+         authorization == other.authorization && key_header == other.key_header && kind == other.kind &&
+         weight == other.weight && models == other.models && tls_ca == other.tls_ca &&
          insecure_skip_verify == other.insecure_skip_verify;
 }
 

@@ -36,7 +36,8 @@ struct Upstream {
   std::string url() const { return endpoint.url() + path; }  // without credentials
   // Its own name for a model that clients call `model`.
   const std::string& name_of(const std::string& model) const;
-  // Its models under clients' names, among those that it lists; empty: none of `models` is there.
+  // Its models under clients' names, among those that it lists, a `m:latest` also as `m`; empty: none of
+  // `models` is there.
   std::vector<ModelCard> served(std::vector<ModelCard> listed) const;
   // The same where it lists nothing (it has no /v1/models): all of `models`.
   std::vector<ModelCard> served_unlisted() const;
@@ -50,7 +51,8 @@ struct Upstream {
   std::string address;        // where it is, of those that the host's name has; empty: whichever
   bool each = false;          // no worker: every address of the host's name is one (at())
   std::string path;           // before every path of the API; empty: none
-  std::string authorization;  // the header of all requests and probes; empty: the client's own. A secret
+  std::string authorization;  // of all requests and probes; empty: the client's own. A secret
+  std::string key_header = "authorization";  // that has it
   UpstreamKind kind = UpstreamKind::kAuto;
   double weight = 1;  // its share of the load, against the others'
   std::map<std::string, std::string>

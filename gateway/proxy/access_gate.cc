@@ -45,9 +45,17 @@ void charge_counted(const RequestContext& context, const route::AnswerCounts& co
 
 }  // namespace
 
+std::string authorization_of(const HttpRequest& request) {
+  const std::string_view authorization = request.header("authorization");
+  if (!authorization.empty()) return std::string(authorization);
+  std::string_view key = request.header("api-key");
+  if (key.empty()) key = request.header("x-api-key");
+  return key.empty() ? std::string() : absl::StrCat("Bearer ", to_absl(key));
+}
+
 ApiResult<bool> AccessGate::identify(const HttpRequest& request, RequestContext& context) const {
   if (keys_ == nullptr) return true;
-  const std::string_view authorization = request.header("authorization");
+  const std::string authorization = authorization_of(request);
   context.client = keys_->find(authorization);
   if (context.client == nullptr) return unknown_key(authorization);
   return true;
@@ -62,12 +70,12 @@ ApiResult<bool> AccessGate::identify_explained(const HttpRequest& request, Reque
           "", absl::StrCat(to_absl(kExplainedKeyHeader), ": no API key has the name '", to_absl(name), "'"));
     return true;
   }
-  if (request.header("authorization").empty()) return true;
+  if (authorization_of(request).empty()) return true;
   return identify(request, context);
 }
 
 bool AccessGate::wants_body(const HttpRequest& head) const {
-  return keys_ == nullptr || keys_->find(head.header("authorization")) != nullptr;
+  return keys_ == nullptr || keys_->find(authorization_of(head)) != nullptr;
 }
 
 ApiResult<bool> AccessGate::let_in(const HttpRequest& request, RequestContext& context) const {

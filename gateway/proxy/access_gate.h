@@ -1,7 +1,8 @@
 #pragma once
 
 // API keys at the door: which client a request comes from, what it may use, and what it is charged. Without
-// keys everything is allowed. On the event loop's thread.
+// keys everything is allowed. A key comes as `authorization: Bearer KEY`, `api-key: KEY` or `x-api-key: KEY`,
+// the first of these that is there. On the event loop's thread.
 
 #include <string>
 #include <string_view>
@@ -17,6 +18,10 @@ namespace troupe {
 
 // The name of the API key for which a request is explained (/admin/explain).
 inline constexpr std::string_view kExplainedKeyHeader = "x-troupe-key";
+
+// A request's key in the form that ApiKeys::find() takes: its Authorization, else what Azure's and
+// Anthropic's clients send as api-key and x-api-key; empty: it has none.
+std::string authorization_of(const HttpRequest& request);
 
 class AccessGate {
  public:

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/api/error.h"
-#include "common/api/sse.h"
 #include "common/json/json.h"
+#include "gateway/upstream/error_forms.h"
 #include "gateway/upstream/stream_events.h"
 
 namespace troupe {
@@ -117,8 +117,9 @@ Task<void> KeepaliveExchange::respond(int status, const HeaderList& headers, std
 }
 
 Task<void> KeepaliveExchange::end_with_error(int status, std::string body) {
-  std::string event;
-  append_sse_data(event, error_json(status, body));
+  const int shown = status < 400 ? 502 : status;
+  const std::string event =
+      error_event_for(error_form(request().path), shown, error_json(status, body), /*events=*/0);
   co_await inner_.write(event);
   co_await inner_.finish();
 }

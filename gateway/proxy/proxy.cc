@@ -25,6 +25,12 @@ bool reads(const HttpRequest& request) {
   return request.method == "GET" || request.method == "HEAD";
 }
 
+// A stream of a form that is known: comments may go before its events, and an error in their place.
+bool may_have_comments(const RequestContext& context, std::string_view path) {
+  const bool known = context.routed.generates || form_of_passed(path) != AnswerForm::kOther;
+  return known && context.routed.stream;
+}
+
 }  // namespace
 
 Proxy::Proxy(const ProxyOptions& options, const Parts& parts, uint64_t seed)
@@ -129,8 +135,8 @@ Task<void> Proxy::route_and_forward(Exchange& exchange, ForwardParser parse) {
   if (intake_.awaits_initial_probing(go, context))
     go = co_await intake_.prepare_after_look(exchange, parse, context);
   std::optional<KeepaliveExchange> kept;
-  if (go.ok() && core_.options.sse_keepalive > Duration::zero() && context.routed.generates &&
-      context.routed.stream) {
+  const bool has_comments = may_have_comments(context, exchange.request().path);
+  if (go.ok() && core_.options.sse_keepalive > Duration::zero() && has_comments) {
     kept.emplace(exchange);
     kept->keep_alive(core_.options.sse_keepalive,
                      [this, &context] { return replies_.stream_headers(context); });

@@ -1,7 +1,7 @@
 #include "gateway/proxy/replies.h"
 
 #include "absl/strings/str_cat.h"
-#include "common/api/sse.h"
+#include "gateway/upstream/error_forms.h"
 #include "gateway/upstream/headers.h"
 
 namespace troupe {
@@ -23,6 +23,17 @@ void give_body(ForwardResult& result) {
   });
   result.held_headers.emplace_back("content-type", "application/json");
   result.held_body = error.to_json();
+}
+
+// Where it leads is on the workers' side, and no client's business.
+ApiError redirect_error(int status) {
+  ApiError error = ApiError::internal(absl::StrCat(
+      "the worker answered ", status,
+      ", a redirect, which the gateway does not follow: the worker's URL in its settings should be "
+      "the one that this leads to"));
+  error.http_status = 502;
+  error.code = "bad_gateway";
+  return error;
 }
 
 bool is_of_this_machine(std::string_view address) {
@@ -51,13 +62,20 @@ void Replies::count_answer(RequestContext& context, int status, RequestOutcome e
 }
 
 Task<void> Replies::give_up(Exchange& exchange, RequestContext& context, ForwardResult& result) {
-  if (result.held && result.failure.kind == FailureKind::kStatus) {
+  const bool refused = result.held && result.failure.kind == FailureKind::kStatus;
+  if (refused && result.status / 100 == 3) {
+    co_await refuse(exchange, context, redirect_error(result.status));
+    co_return;
+  }
+  if (refused) {
     if (result.held_body.empty()) give_body(result);
     HeaderList headers = headers_for_client(result.held_headers, own_headers(context));
     count_answer(context, result.status, RequestOutcome::kRefused);
     context.record.why = failure_name(result.failure.kind);
     context.phases.pause(core_.clock.now());
-    co_await exchange.respond(result.status, headers, std::move(result.held_body));
+    std::string body =
+        error_body(error_form(exchange.request().path), result.status, std::move(result.held_body));
+    co_await exchange.respond(result.status, headers, std::move(body));
     co_return;
   }
   ApiError error =
@@ -109,7 +127,7 @@ Task<void> Replies::refuse(Exchange& exchange, RequestContext& context, const Ap
   count_answer(context, error.http_status, RequestOutcome::kRefused);
   context.record.why = error.code.empty() ? error.type : error.code;
   if (context.entry != nullptr) context.entry->outcome.status = error.http_status;
-  std::string body = error.to_json();
+  std::string body = error_body(error_form(exchange.request().path), error.http_status, error.to_json());
   context.phases.pause(core_.clock.now());
   co_await exchange.respond(error.http_status, headers, std::move(body));
 }
@@ -122,9 +140,11 @@ Task<void> Replies::end_broken(Exchange& exchange, RequestContext& context, Forw
   if (context.entry != nullptr) context.entry->outcome.status = kBrokenStatus;
   // The worker that began may have sent an error of its own.
   const bool said = context.flow.attempts() == 1 && result.held && !result.held_body.empty();
-  std::string event;
-  append_sse_data(event,
-                  said ? result.held_body : broken_error(result.failure, context.flow.attempts()).to_json());
+  const ApiError broken = broken_error(result.failure, context.flow.attempts());
+  const int status = said ? result.status : broken.http_status;
+  const std::string event =
+      error_event_for(error_form(exchange.request().path), status, said ? result.held_body : broken.to_json(),
+                      context.worker.passed.events());
   exchange.close_after();
   context.phases.pause(core_.clock.now());
   co_await exchange.write(event);

@@ -261,6 +261,9 @@ HeaderList RequestDriver::worker_headers(const HttpRequest& request, const Reque
   headers.emplace_back("x-troupe-timeout-ms", std::to_string(left));
   const auto hops = hops_of(request);  // (that it is no loop is known)
   headers.emplace_back(kHopsHeader, std::to_string(hops.ok() ? hops.value() + 1 : kHopsMax));
+  // (One that may be ours, or a gateway, is to know.)
+  if (chosen != nullptr && core_.fleet.upstream(chosen->node).kind == UpstreamKind::kOpenai)
+    std::erase_if(headers, [](const auto& header) { return header.first.starts_with("x-troupe-"); });
   return headers;
 }
 
@@ -283,8 +286,10 @@ ForwardInput RequestDriver::forward_input(const Exchange& exchange, RequestConte
   name_model(request, context, input);
   input.foreign = !context.worker.is_troupe_worker;
   input.form = context.routed.generates ? AnswerForm::kCompletion : form_of_passed(request.path);
+  if (input.form == AnswerForm::kMessages || input.form == AnswerForm::kResponses)
+    context.worker.passed.read_every_usage();
   input.streams = context.routed.stream;
-  input.one_choice = context.routed.choices == 1;
+  input.choices = context.routed.choices;
   input.progress = &context.worker.progress;
   input.request.silence_timeout = route::silence_timeout(core_.options, context.worker.is_troupe_worker);
   return input;

@@ -187,7 +187,8 @@ void Router::on_finished(const PrefixKey& key, InFlight& sent, const std::option
   PolicyRequest request = request_of(key, sent);
   if (counts) {
     request.completion_tokens = counts->completion_tokens;
-    known_.ratio.learn(key.prompt_bytes, counts->prompt_tokens);
+    // (Of those, the bytes are the whole body's: tools, or a picture.)
+    if (!key.others_only) known_.ratio.learn(key.prompt_bytes, counts->prompt_tokens);
     completion_mean_ += kCompletionStep * (static_cast<double>(counts->completion_tokens) - completion_mean_);
     // A first turn's hit is the prefix alone (and at most a block of what follows it).
     // (A plain text without a session does not say whether it is one.)

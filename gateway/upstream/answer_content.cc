@@ -1,7 +1,10 @@
 #include "gateway/upstream/answer_content.h"
 
+#include <absl/strings/ascii.h>
+
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "common/json/json.h"
 #include "gateway/upstream/sse_lines.h"
@@ -195,10 +198,42 @@ bool ends_stream(std::string_view events, AnswerForm form, bool one_choice) {
   return ends_answer(events, one_choice);
 }
 
+bool StreamEnd::take(std::string_view events) {
+  if (!came_) came_ = ends_stream(events, form_, choices_ == 1);
+  if (!came_ && choices_ > 1 && has_string(events, "\"finish_reason\"")) count_finished(events);
+  return came_;
+}
+
+void StreamEnd::count_finished(std::string_view events) {
+  for_each_event(events, [this](std::string_view event) {
+    std::string data;
+    for_each_line(event, [&data](std::string_view name, std::string_view value) {
+      if (name == "data") data += value;
+    });
+    const auto chunk = parse_json(data);
+    const bj::object* object = chunk.ok() ? chunk->if_object() : nullptr;
+    const bj::value* choices = object == nullptr ? nullptr : field(*object, "choices");
+    if (choices == nullptr || !choices->is_array()) return false;
+    for (const bj::value& choice : choices->get_array()) {
+      if (!choice.is_object() || text_of(field(choice.get_object(), "finish_reason")).empty()) continue;
+      const bj::value* index = field(choice.get_object(), "index");
+      const int64_t number = index != nullptr && index->is_int64() ? index->get_int64() : 0;
+      if (number >= 0 && number < choices_) finished_.insert(number);
+    }
+    return false;
+  });
+  came_ = std::cmp_equal(finished_.size(), choices_);
+}
+
 bool contains_last_event(std::string_view events, AnswerForm form) {
   if (contains_done(events)) return true;
   const size_t at = last_type_in(events, form);
   return at != std::string_view::npos && at + first_event_bytes(events.substr(at)) == events.size();
+}
+
+bool is_media(std::string_view content_type) {
+  const std::string type = absl::AsciiStrToLower(to_absl(content_type));
+  return !type.empty() && !type.starts_with("text/") && type.find("json") == std::string::npos;
 }
 
 WholeKind kind_of_whole(std::string_view body, AnswerForm form) {

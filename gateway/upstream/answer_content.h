@@ -12,6 +12,7 @@
 // A whole answer is judged by the same notion.
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -62,6 +63,25 @@ class StreamOpening {
 
 // These whole events end an answer: by its last event, or the finish reason of its one choice.
 bool ends_stream(std::string_view events, AnswerForm form, bool one_choice);
+// The end of one stream's answer: as above, or the finish reasons of all its choices, one after the other.
+// Not thread-safe.
+class StreamEnd {
+ public:
+  // `choices`: that were asked for.
+  StreamEnd(AnswerForm form, int64_t choices) : form_(form), choices_(choices) {}
+  // Takes whole events. Returns came().
+  bool take(std::string_view events);
+  bool came() const { return came_; }
+
+ private:
+  void count_finished(std::string_view events);
+
+  const AnswerForm form_;
+  const int64_t choices_;
+  bool came_ = false;
+  std::set<int64_t> finished_;  // indices of choices
+};
+
 // The last of these whole events is the form's last: a client that has it may close.
 bool contains_last_event(std::string_view events, AnswerForm form);
 
@@ -70,6 +90,9 @@ enum class WholeKind : uint8_t {
   kError,  // its JSON is an error: parse_error_json()
   kNone,   // empty, a web page, {}, no choices, a message without content or finish reason
 };
+// A 2xx of this type at a path whose answers are not known here is no text that could say what failed: sound,
+// a picture. It is passed on as it comes.
+bool is_media(std::string_view content_type);
 // The body of a 2xx. What is long, or JSON of a form that is not known here, is an answer.
 WholeKind kind_of_whole(std::string_view body, AnswerForm form);
 

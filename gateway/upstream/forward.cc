@@ -133,6 +133,9 @@ bool is_no_answer(Relay& relay, std::string_view body) {
 }
 
 Task<void> relay_whole(Relay& relay) {
+  // Sound plays from its beginning while the rest is being made.
+  const bool at_once = relay.input.foreign && relay.input.form == AnswerForm::kOther &&
+                       relay.result.status / 100 == 2 && is_media(relay.answer.header("content-type"));
   std::string body;
   std::string piece;
   while (true) {
@@ -150,7 +153,7 @@ Task<void> relay_whole(Relay& relay) {
     } else {
       body += piece;
     }
-    if (!relay.input.translate && body.size() > relay.input.whole_bytes_max) {
+    if (!relay.input.translate && (at_once || body.size() > relay.input.whole_bytes_max)) {
       relay.first_byte();
       co_await relay_rest(relay, std::move(body));
       co_return;
@@ -240,12 +243,14 @@ Task<void> relay_stream(Relay& relay, std::string pending = {}) {
   std::string piece;
   EventHold hold(kHeldEventMax);
   StreamOpening opening(input.form);
-  bool ended = false, done = false;
+  StreamEnd end(input.form, input.choices);
+  bool done = false, broke = false;
   while (true) {
     StatusOr<bool> more = !pending.empty();
     piece = std::exchange(pending, {});
     if (piece.empty()) more = co_await relay.answer.read(piece);
-    if (!more.ok() && done) break;  // it broke off when all was said
+    broke = !more.ok() && (done || (end.came() && absl::IsUnavailable(more.status())));
+    if (broke) break;  // when all was said
     if (!more.ok()) {
       fail_to_read(relay.result, more.status());
       co_return;
@@ -263,7 +268,7 @@ Task<void> relay_stream(Relay& relay, std::string pending = {}) {
     if (input.rename) rename_model_in_events(*input.rename, piece);
     if (input.foreign && !opening.passed() && is_refused(relay, opening, piece)) co_return;
     const StreamPiece read = read_piece(relay, piece);
-    ended |= input.foreign && ends_stream(read.events, input.form, input.one_choice);
+    if (input.foreign) end.take(read.events);
     if (read.events.empty()) {
       relay.rests();
     } else {
@@ -285,12 +290,12 @@ Task<void> relay_stream(Relay& relay, std::string pending = {}) {
     fail(relay.result, FailureKind::kStatus, absl::UnavailableError(kErrorInStream));
     co_return;
   }
-  std::string held = hold.held();
+  std::string held = broke ? std::string() : hold.held();
   drop_mark(relay, held);
   if (input.rename) rename_model_in_events(*input.rename, held);
   // (The last event may be without the blank line that ends one.)
   if (input.foreign && !opening.passed() && is_refused(relay, opening, held)) co_return;
-  if (!done && is_cut(relay, ended || ends_stream(held, input.form, input.one_choice))) co_return;
+  if (!done && is_cut(relay, end.take(held))) co_return;
   if (input.foreign && !opening.passed()) held = opening.held();
   if (!held.empty()) relay.first_byte();
   if (!relay.exchange.head_sent()) co_await start_stream(relay);
@@ -364,8 +369,7 @@ Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, Forward
   result.failure.any_path = input.any_path;
   result.failure.client_key = !own_key && !find_header(input.request.headers, "authorization").empty();
   if (route::retryable_status(result.status) || route::node_specific_rejection(result.failure)) {
-    if (input.foreign)
-      result.failure.retry_after = retry_after_of(answer.header("retry-after"), answer.header("date"));
+    if (input.foreign) result.failure.retry_after = asked_pause(answer.headers());
     if (input.translate && route::lacks_path(result.status)) {
       fail_to_translate(input, result);
     } else {

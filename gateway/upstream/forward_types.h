@@ -58,7 +58,7 @@ struct ForwardInput {
   AnswerForm form = AnswerForm::kOther;
   bool streams = false;             // the client has asked for a stream
   bool any_path = false;            // not every server knows the request's path
-  bool one_choice = true;           // of several each has a finish reason: only [DONE] is the end
+  int64_t choices = 1;              // asked for: each has a finish reason
   TryProgress* progress = nullptr;  // null: not needed
   // Removes and keeps the ids (x-troupe-ids) that the worker was asked for. null: it was not asked.
   ResumeTap* tap = nullptr;

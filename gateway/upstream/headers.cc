@@ -79,12 +79,13 @@ bool named_by_connection(const HeaderList& headers, std::string_view name) {
 
 constexpr int64_t kRetryAfterMaxS = 86'400;
 
-// Whole seconds, or some servers' decimal ones.
-Duration of_seconds(std::string_view text) {
-  double seconds = 0;
+// A whole number of seconds, or some servers' decimal one; `per_second`: of another unit.
+Duration of_number(std::string_view text, double per_second = 1) {
+  double number = 0;
   const char* const last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), last, seconds, std::chars_format::fixed);
-  if (end != last || error == std::errc::invalid_argument) return Duration::zero();
+  const auto [end, error] = std::from_chars(text.data(), last, number, std::chars_format::fixed);
+  if (end != last || error == std::errc::invalid_argument || number < 0) return Duration::zero();
+  const double seconds = number / per_second;
   const bool most = error == std::errc::result_out_of_range || seconds > static_cast<double>(kRetryAfterMaxS);
   if (most) return std::chrono::seconds(kRetryAfterMaxS);
   return std::chrono::milliseconds(static_cast<int64_t>(std::ceil(seconds * 1000)));
@@ -146,9 +147,15 @@ HeaderList headers_for_client(const HeaderList& answer, HeaderList own) {
   return own;
 }
 
+Duration asked_pause(const HeaderList& answer) {
+  const Duration exact = of_number(find_header(answer, "retry-after-ms"), 1000);
+  if (exact > Duration::zero()) return exact;
+  return retry_after_of(find_header(answer, "retry-after"), find_header(answer, "date"));
+}
+
 Duration retry_after_of(std::string_view text, std::string_view date) {
   if (text.empty()) return Duration::zero();
-  if (text.front() >= '0' && text.front() <= '9') return of_seconds(text);
+  if (text.front() >= '0' && text.front() <= '9') return of_number(text);
   const auto until = unix_time_of(text);
   if (!until) return Duration::zero();
   // By the clock of the server that wrote both; a date in the past is a clock that differs, not a permission.

@@ -32,6 +32,10 @@ void append_hints(const route::PrefixKey& key, bool planned, HeaderList& headers
 // Alt-Svc, Clear-Site-Data, HSTS, Refresh and the like), which this gateway is, and not the worker.
 HeaderList headers_for_client(const HeaderList& answer, HeaderList own);
 
+// When a worker's answer asks for a pause: its retry-after-ms (Azure, OpenAI), else its Retry-After; zero:
+// neither, or none that can be read.
+Duration asked_pause(const HeaderList& answer);
+
 // Retry-After's value, seconds or an HTTP date, as a time from now, a day at most; zero: neither. `date`: the
 // answer's Date header, from which the time to a date is measured, for two machines' clocks differ; empty:
 // this machine's clock. A date that is not ahead counts as a second.

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "common/api/api.h"
+#include "gateway/upstream/sse_lines.h"
 
 namespace troupe {
 namespace {
@@ -29,6 +31,12 @@ std::string_view object_at(std::string_view text) {
 }
 
 constexpr std::string_view kName = "\"usage\"";  // in a model's string the quotes would be escaped
+constexpr size_t kObjectBytesMax = 2048;
+constexpr int kObjectsMax = 16;  // that are looked at in one piece
+
+// Events that come before the answer, whose counts are not its own.
+constexpr std::string_view kOpenings[] = {"\"message_start\"", "\"response.created\"", "\"response.queued\"",
+                                          "\"response.in_progress\""};
 
 // Position after the last `"usage"`; npos: none. Searched from the end, by its rarest letter.
 size_t after_last_usage(std::string_view text) {
@@ -43,6 +51,42 @@ size_t after_last_usage(std::string_view text) {
   return std::string_view::npos;
 }
 
+// The usage whose name ends at `at`; nullopt: there is none, or it is malformed.
+std::optional<ReportedUsage> usage_after(std::string_view text, size_t at) {
+  at = text.find_first_not_of(" \t\r\n", at);
+  if (at == std::string_view::npos || text[at] != ':') return std::nullopt;
+  at = text.find_first_not_of(" \t\r\n", at + 1);
+  if (at == std::string_view::npos || text[at] != '{') return std::nullopt;
+  return parse_usage(object_at(text.substr(at, kObjectBytesMax)));
+}
+
+route::AnswerCounts counts_in(const ReportedUsage& usage) {
+  route::AnswerCounts counts;
+  counts.prompt_tokens = usage.prompt_tokens;
+  counts.completion_tokens = usage.completion_tokens;
+  counts.has_cached = usage.cached_tokens.has_value();
+  counts.cached_tokens = usage.cached_tokens.value_or(0);
+  return counts;
+}
+
+// The last usage in it that is a valid one.
+std::optional<ReportedUsage> last_usage(std::string_view text) {
+  std::string_view before = text;
+  for (int i = 0; i < kObjectsMax; ++i) {
+    const size_t at = after_last_usage(before);
+    if (at == std::string_view::npos) break;
+    if (const auto usage = usage_after(text, at)) return usage;
+    before = before.substr(0, at - kName.size());
+  }
+  return std::nullopt;
+}
+
+bool is_opening(std::string_view event) {
+  return std::any_of(std::begin(kOpenings), std::end(kOpenings), [event](std::string_view opening) {
+    return event.find(opening) != std::string_view::npos;
+  });
+}
+
 // Counts lines that begin with `data:`. An event's JSON has no line breaks: the search stops thrice a chunk.
 size_t data_lines(std::string_view bytes) {
   size_t count = bytes.starts_with("data:") ? 1 : 0;
@@ -53,9 +97,26 @@ size_t data_lines(std::string_view bytes) {
 
 }  // namespace
 
+void UsageTap::read_usages(std::string_view events) {
+  if (events.find(kName) == std::string_view::npos) return;
+  for_each_event(events, [this](std::string_view event) {
+    const auto usage = last_usage(event);
+    if (!usage) return false;
+    if (is_opening(event)) {
+      begun_ = counts_in(*usage);
+    } else {
+      const bool has_prompt = !usage->answer_only && (usage->prompt_tokens > 0 || !begun_);
+      answer_ = has_prompt ? counts_in(*usage) : begun_;
+      if (answer_) answer_->completion_tokens = usage->completion_tokens;
+    }
+    return false;
+  });
+}
+
 void UsageTap::feed(std::string_view bytes) {
   bytes_ += bytes.size();
   events_ += data_lines(bytes);
+  if (reads_every_) return read_usages(bytes);
   if (bytes.size() >= kTailBytes) {
     tail_.assign(bytes.substr(bytes.size() - kTailBytes));
     return;
@@ -66,23 +127,15 @@ void UsageTap::feed(std::string_view bytes) {
 }
 
 std::optional<route::AnswerCounts> UsageTap::counts() const {
+  if (reads_every_) return answer_;
   // The same bytes count, whether they came in one piece or many.
   const std::string_view tail =
       std::string_view(tail_).substr(tail_.size() - std::min(tail_.size(), kTailBytes));
-  size_t at = after_last_usage(tail);
+  const size_t at = after_last_usage(tail);
   if (at == std::string_view::npos) return std::nullopt;
-  at = tail.find_first_not_of(" \t\r\n", at);
-  if (at == std::string_view::npos || tail[at] != ':') return std::nullopt;
-  at = tail.find_first_not_of(" \t\r\n", at + 1);
-  if (at == std::string_view::npos || tail[at] != '{') return std::nullopt;
-  const auto usage = parse_usage(object_at(tail.substr(at)));
-  if (!usage) return std::nullopt;
-  route::AnswerCounts counts;
-  counts.prompt_tokens = usage->prompt_tokens;
-  counts.completion_tokens = usage->completion_tokens;
-  counts.has_cached = usage->cached_tokens.has_value();
-  counts.cached_tokens = usage->cached_tokens.value_or(0);
-  return counts;
+  const auto usage = usage_after(tail, at);
+  if (!usage || usage->answer_only) return std::nullopt;
+  return counts_in(*usage);
 }
 
 }  // namespace troupe

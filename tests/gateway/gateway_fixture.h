@@ -62,8 +62,9 @@ class StubWorker {
   std::string metrics;       // GET /metrics; empty: 404
   int metrics_status = 200;  // of those
   int metrics_asked = 0;
-  // Before every path; and the Authorization without which all but /health is answered 401.
-  std::string prefix, wants_authorization;
+  // Before every path; and the Authorization without which all but /health is answered 401, and its header.
+  std::string prefix, wants_authorization, key_header = "authorization";
+  HttpRequest models_asked;  // the last GET /v1/models
   int running = 0;
   int probes = 0;
   std::vector<HttpRequest> seen;  // POSTs
@@ -111,7 +112,7 @@ inline Task<void> StubWorker::handle(StubWorker& stub, Exchange& exchange) {
   const bool prefixed = path.starts_with(stub.prefix);
   path.erase(0, prefixed ? stub.prefix.size() : 0);
   const bool has_key = stub.wants_authorization.empty() ||
-                       exchange.request().header("authorization") == stub.wants_authorization;
+                       exchange.request().header(stub.key_header) == stub.wants_authorization;
   HeaderList headers;
   headers.emplace_back("content-type", "application/json");
   std::string body = "{}";
@@ -128,6 +129,7 @@ inline Task<void> StubWorker::handle(StubWorker& stub, Exchange& exchange) {
     status = stub.ready_status;
     body = stub.ready_body;
   } else if (path == "/v1/models") {
+    stub.models_asked = exchange.request();
     std::vector<ModelCard> cards;
     for (const std::string& model : stub.models) {
       ModelCard card;

@@ -33,6 +33,44 @@ TEST(UsageTap, ReadsTheLastUsageHoweverSplit) {
   }
 }
 
+TEST(UsageTap, ReadsEveryUsageOfAnApiThatHasSeveral) {
+  const std::string opening =
+      "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":9,"
+      "\"cache_read_input_tokens\":3,\"output_tokens\":1}}}\n\n";
+  const std::string end = "data: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":70}}\n\n";
+  for (const bool at_once : {true, false}) {
+    UsageTap tap;
+    tap.read_every_usage();
+    if (!at_once) tap.feed(opening);
+    EXPECT_FALSE(tap.counts().has_value()) << "no answer is counted";
+    if (!at_once) tap.feed("data: {\"text\":\"" + std::string(10'000, 'x') + "\"}\n\n");
+    tap.feed(at_once ? opening + end : end);
+    tap.feed("data: {\"type\":\"message_stop\"}\n\n");
+    const auto counts = tap.counts();
+    ASSERT_TRUE(counts.has_value()) << at_once;
+    EXPECT_EQ(counts->prompt_tokens, 12);
+    EXPECT_EQ(counts->completion_tokens, 70);
+    EXPECT_EQ(counts->cached_tokens, 3);
+  }
+  UsageTap alone;
+  alone.read_every_usage();
+  alone.feed(end);
+  EXPECT_FALSE(alone.counts().has_value()) << "its prompt is not counted";
+}
+
+// A tool's input has whatever names a model gives it; the answer's usage comes last.
+TEST(UsageTap, ReadsTheLastOneThatIsValid) {
+  UsageTap tap;
+  tap.read_every_usage();
+  tap.feed(
+      R"({"content":[{"type":"tool_use","input":{"usage":{"input_tokens":1}}}],"usage":{"input_tokens":5,)"
+      R"("output_tokens":2},"tools":[{"usage":{"type":"string"}}]})");
+  const auto counts = tap.counts();
+  ASSERT_TRUE(counts.has_value());
+  EXPECT_EQ(counts->prompt_tokens, 5);
+  EXPECT_EQ(counts->completion_tokens, 2);
+}
+
 TEST(UsageTap, CountsEventsWithData) {
   UsageTap tap;
   tap.feed("data: {\"a\":\"data:\"}\n\n: hb\n\n");

@@ -173,6 +173,31 @@ TEST(ApiPeer, UsageBeyondAnyAnswersIsNotTaken) {
   EXPECT_EQ(odd->completion_tokens, 0);
 }
 
+TEST(ApiPeer, UsageOfOtherApisIsReadInTheirNames) {
+  const auto responses = parse_usage(
+      R"({"input_tokens":330,"input_tokens_details":{"cached_tokens":5},"output_tokens":77,"total_tokens":407})");
+  ASSERT_TRUE(responses.has_value());
+  EXPECT_EQ(responses->prompt_tokens, 330);
+  EXPECT_EQ(responses->completion_tokens, 77);
+  EXPECT_EQ(responses->cached_tokens, 5);
+  const auto messages = parse_usage(
+      R"({"input_tokens":3,"cache_read_input_tokens":20,"cache_creation_input_tokens":4,"output_tokens":1})");
+  ASSERT_TRUE(messages.has_value());
+  EXPECT_EQ(messages->prompt_tokens, 27);
+  EXPECT_EQ(messages->cached_tokens, 20);
+  EXPECT_FALSE(messages->answer_only);
+  const auto no_cache = parse_usage(R"({"input_tokens":3,"cache_read_input_tokens":null,"output_tokens":1})");
+  ASSERT_TRUE(no_cache.has_value());
+  EXPECT_EQ(no_cache->prompt_tokens, 3);
+  EXPECT_FALSE(no_cache->cached_tokens.has_value());
+  const auto later = parse_usage(R"({"output_tokens":77})");
+  ASSERT_TRUE(later.has_value());
+  EXPECT_TRUE(later->answer_only);
+  EXPECT_EQ(later->completion_tokens, 77);
+  EXPECT_FALSE(parse_usage(R"({"type":"duration","seconds":3})").has_value());
+  EXPECT_FALSE(parse_usage(R"({"input_tokens":2147483647,"cache_read_input_tokens":1})").has_value());
+}
+
 TEST(ApiPeer, CountsOfALoadReportAreBounded) {
   const std::string body =
       R"({"epoch":"e","ready":true,"running":9223372036854775807,"kv_blocks_total":9223372036854775807,)"
@@ -212,11 +237,24 @@ TEST(ApiPeer, ReadsVllmsModelList) {
 TEST(ApiPeer, RefusesInvalidModelLists) {
   for (const std::string_view body :
        {"", "[]", "{}", R"({"data":{}})", R"({"data":[5]})", R"({"data":[{}]})", R"({"data":[{"id":""}]})",
-        R"({"data":[{"id":5}]})", R"({"data":[{"id":"a","max_model_len":-1}]})",
-        R"({"data":[{"id":"a","id":"b"}]})"}) {
+        R"({"data":[{"id":5}]})", R"({"data":[{"id":"a","id":"b"}]})"}) {
     EXPECT_FALSE(parse_models(body).ok()) << body;
   }
-  EXPECT_EQ(parse_models(R"({"data":[{"id":"a"},{"id":5}]})").error().param, "data[1].id");
+  EXPECT_EQ(parse_models(R"({"data":[7,{"id":5}]})").error().param, "data[0].id");
+}
+
+// One odd entry says nothing about the others.
+TEST(ApiPeer, OddEntriesOfAModelListAreLeftOut) {
+  const auto models = parse_models(
+      R"({"data":[{"id":"a"},5,null,{"id":7},{"object":"model"},{"id":""},)"
+      R"({"id":"b","max_model_len":"4096","created":1.5,"owned_by":["x"]},)"
+      R"({"id":"c","max_model_len":-1,"created":"2024-01-01"},{"id":"d","max_model_len":"4k","context_length":9}]})");
+  ASSERT_TRUE(models.ok()) << models.error().message;
+  std::string all;
+  for (const ModelCard& card : models.value()) all += card.id + std::to_string(card.max_model_len) + " ";
+  EXPECT_EQ(all, "a0 b4096 c0 d9 ");
+  EXPECT_EQ(models.value()[1].owned_by, "");
+  EXPECT_EQ(models.value()[2].created_s, 0);
 }
 
 TEST(ApiPeer, LoadReportsRoundTrip) {

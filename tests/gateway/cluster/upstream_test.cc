@@ -107,6 +107,23 @@ TEST(Upstream, ServesUnderClientsNames) {
   EXPECT_EQ(upstream.served_unlisted().size(), 3u);
 }
 
+TEST(Upstream, ServesAModelWithoutItsTag) {
+  std::vector<ModelCard> listed(3);
+  listed[0].id = "m:latest";
+  listed[1].id = "other";
+  listed[2].id = "other:latest";
+  const auto ids = [&](const Upstream& upstream) {
+    std::string all;
+    for (const ModelCard& card : upstream.served(listed)) all += card.id + " ";
+    return all;
+  };
+  Upstream upstream;
+  EXPECT_EQ(ids(upstream), "m:latest other other:latest m ");
+  upstream.models = {{"small", "m"}};
+  EXPECT_EQ(ids(upstream), "small ");
+  EXPECT_EQ(upstream.name_of("small"), "m");
+}
+
 // The settings of a file with these lines, or the error.
 StatusOr<GatewayConfig> config_with(const std::string& lines) {
   GatewaySettings settings;
@@ -155,10 +172,16 @@ TEST_F(UpstreamSettings, AreReadBesideWorkerUrls) {
       "  - url: http://c:1\n    api_key_file: " +
       file("key", "sk-1\n") +
       "\n    kind: openai\n    weight: 2.5\n    models: {org/small-1.5: own, m.2: other}\n"
-      "  - {url: 'https://d', api_key_env: UPSTREAM_TEST_KEY, tls: {insecure_skip_verify: true}}\n");
+      "  - {url: 'https://d', api_key_env: UPSTREAM_TEST_KEY, tls: {insecure_skip_verify: true}}\n"
+      "  - {url: 'https://e', api_key_env: UPSTREAM_TEST_KEY, api_key_header: x-api-key}\n"
+      "  - {url: 'https://f', api_key_env: UPSTREAM_TEST_KEY, api_key_header: api-key}\n");
   ASSERT_TRUE(config.ok()) << config.status();
   const std::vector<Upstream>& workers = config->fleet.workers;
-  ASSERT_EQ(workers.size(), 4u);
+  ASSERT_EQ(workers.size(), 6u);
+  EXPECT_EQ(workers[3].key_header, "authorization");
+  EXPECT_EQ(workers[4].key_header + " " + workers[4].authorization, "x-api-key from-env");
+  EXPECT_EQ(workers[5].key_header + " " + workers[5].authorization, "api-key from-env");
+  EXPECT_FALSE(workers[4].same_as(workers[5]));
   EXPECT_TRUE(workers[0].is_plain());
   EXPECT_EQ(workers[1].authorization, "Basic dTpw");
   EXPECT_EQ(workers[2].authorization, "Bearer sk-1");
@@ -194,6 +217,9 @@ TEST_F(UpstreamSettings, RefuseMistakesByName) {
       {"upstreams: [{url: 'http://a:1', api_key_env: UPSTREAM_TEST_NONE}]",
        "api_key_env: UPSTREAM_TEST_NONE: there is no such variable"},
       {"upstreams: [{url: 'http://a:1', api_key_file: " + key + ", api_key_env: X}]", "name one of them"},
+      {"upstreams: [{url: 'http://a:1', api_key_header: x-api-key}]", "api_key_header: is of use with"},
+      {"upstreams: [{url: 'http://a:1', api_key_file: " + key + ", api_key_header: cookie}]",
+       "'api_key_header' must be one of authorization, x-api-key, api-key"},
       {"upstreams: [{url: 'http://u:p@a:1', api_key_file: " + key + "}]", "url: has credentials"},
       {"upstreams: [{url: 'http://a:1', tls: {insecure_skip_verify: true}}]", "with an https:// url only"},
       {"upstreams: [{url: 'https://a', tls: {ca_file: /nowhere/ca}}]", "/nowhere/ca"},
@@ -238,6 +264,30 @@ TEST_F(KeyedWorker, IsProbedAndAskedWithItsKeyNotTheClients) {
   EXPECT_EQ(seen()[0].header("authorization"), "Bearer own");
   EXPECT_THAT(gateway.admin("/admin/workers").body, Not(HasSubstr("own")));
   EXPECT_THAT(gateway.admin("/metrics").body, Not(HasSubstr("Bearer")));
+}
+
+// Anthropic's and Azure's endpoints.
+TEST_F(KeyedWorker, MayHaveItsKeyInAnotherHeader) {
+  for (const std::string name : {"x-api-key", "api-key"}) {
+    loop_.call([&] {
+      stub_.wants_authorization = "own";
+      stub_.key_header = name;
+      stub_.seen.clear();
+    });
+    upstream_.authorization = "own";
+    upstream_.key_header = name;
+    TestGateway gateway(loop_, {upstream_});
+    EXPECT_EQ(gateway.get("/health").status, 200) << name;
+    EXPECT_EQ(gateway.ask(chat_body("A persona", "x"), "authorization: Bearer client\r\n" + name + ": c\r\n")
+                  .status,
+              200);
+    ASSERT_EQ(seen().size(), 1u);
+    EXPECT_EQ(seen()[0].header(name), "own");
+    EXPECT_EQ(seen()[0].header("authorization"), "") << "the client's";
+    const HttpRequest probe = loop_.call([&] { return stub_.models_asked; });
+    EXPECT_EQ(probe.header("accept-encoding"), "identity") << "a probe's answer is not decoded";
+    EXPECT_EQ(probe.header("anthropic-version"), name == "x-api-key" ? "2023-06-01" : "");
+  }
 }
 
 TEST_F(KeyedWorker, IsNotServedWithoutIt) {
@@ -505,6 +555,22 @@ TEST(UpstreamKinds, SayWhatIsAsked) {
   EXPECT_EQ(gateway.worker_state(0), "ready");
   EXPECT_TRUE(gateway.becomes(1, "dead"));
   EXPECT_EQ(loop.call([&] { return other.probes; }), 0) << "/readyz is ours";
+}
+
+TEST(UpstreamKinds, OtherServersGetNoHeadersOfOurs) {
+  for (const UpstreamKind kind : {UpstreamKind::kAuto, UpstreamKind::kOpenai}) {
+    Loop loop;
+    StubWorker stub(loop, answer_whole);
+    Upstream upstream(stub.endpoint());
+    upstream.kind = kind;
+    TestGateway gateway(loop, {upstream});
+    EXPECT_EQ(gateway.ask(chat_body("A persona", "x"), "x-session-id: s\r\n").status, 200);
+    const HttpRequest seen = loop.call([&] { return stub.seen.at(0); });
+    const bool any = std::any_of(seen.headers.begin(), seen.headers.end(),
+                                 [](const auto& header) { return header.first.starts_with("x-troupe-"); });
+    EXPECT_EQ(any, kind == UpstreamKind::kAuto);
+    EXPECT_NE(seen.header("x-request-id"), "");
+  }
 }
 
 TEST(UpstreamKinds, ChangeWhileAWorkerLives) {

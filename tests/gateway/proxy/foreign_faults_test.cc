@@ -171,7 +171,8 @@ TEST(ForeignFaults, WhatEveryWorkerSaysIsPassedOnOrNamed) {
   const std::string json = "application/json";
   for (const bool stream : {false, true}) {
     for (const Case& one :
-         {Case{answer_status(405), 405, "stub says 405"}, Case{answer_status(302), 302, "stub says 302"},
+         {Case{answer_status(405), 405, "stub says 405"},
+          Case{answer_status(307), 502, "answered 307, a redirect"},
           Case{answer_status(504), 504, "stub says 504"}, Case{says(json, kBoom), 502, "boom"},
           Case{says(json, R"({"error":{"message":"boom","code":400}})"), 400, "boom"},
           Case{says(json, "{}"), 502, stream ? "did not stream" : "was empty, or none (2 tried)"},
@@ -275,10 +276,36 @@ TEST(ForeignFaults, StreamWithAFinishReasonAndWithoutDoneIsWhole) {
   Loop loop;
   const std::string events =
       "data: {\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\n";
-  StubWorker stub(loop, streams(events));
-  TestGateway gateway(loop, {stub.endpoint()});
-  EXPECT_EQ(gateway.ask(chat_body("card", "x", true)).body, events);
-  EXPECT_EQ(gateway.metric("troupe_gateway_broken_answers_total"), 0);
+  for (const bool cuts : {false, true}) {
+    const std::string sent = events + (cuts ? "data: {\"choi" : "");
+    StubWorker stub(loop, streams(sent, cuts));
+    TestGateway gateway(loop, {stub.endpoint()});
+    const Answer answer = gateway.ask(chat_body("card", "x", true));
+    EXPECT_EQ(answer.body, events);
+    EXPECT_TRUE(answer.complete) << cuts;
+    EXPECT_EQ(gateway.metric("troupe_gateway_broken_answers_total"), 0);
+    EXPECT_EQ(gateway.worker_state(0), "ready");
+  }
+}
+
+TEST(ForeignFaults, SeveralChoicesAreWholeWhenAllHaveAFinishReason) {
+  const auto choice = [](int index) {
+    return R"(data: {"choices":[{"index":)" + std::to_string(index) +
+           R"(,"delta":{"content":"a"},"finish_reason":"stop"}]})" + "\n\n";
+  };
+  std::string body = chat_body("card", "x", true);
+  body.insert(body.size() - 1, R"(,"n":2)");
+  for (const bool whole : {true, false}) {
+    for (const bool cuts : {false, true}) {
+      Loop loop;
+      const std::string events = choice(1) + (whole ? choice(0) : "");
+      StubWorker stub(loop, streams(events, cuts));
+      TestGateway gateway(loop, {stub.endpoint()});
+      const Answer answer = gateway.ask(body);
+      EXPECT_EQ(answer.body == events, whole) << answer.body;
+      EXPECT_EQ(gateway.metric("troupe_gateway_broken_answers_total"), whole ? 0 : 1);
+    }
+  }
 }
 
 Task<void> set_cookies(Exchange& exchange) {

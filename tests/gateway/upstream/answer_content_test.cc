@@ -159,6 +159,27 @@ TEST(EndsStream, ByTheFormsOwnEnd) {
   EXPECT_TRUE(contains_last_event("data: [DONE]\n\n", Form::kCompletion));
 }
 
+TEST(StreamEnd, OfSeveralChoicesIsTheLastOnesFinishReason) {
+  const auto finishes = [](int index, const std::string& reason = "\"stop\"") {
+    return R"(data: {"choices":[{"index":)" + std::to_string(index) + R"(,"finish_reason":)" + reason +
+           "}]}\n\n";
+  };
+  StreamEnd end(Form::kCompletion, 2);
+  EXPECT_FALSE(end.take(finishes(0, "null") + finishes(1, "\"\"")));
+  EXPECT_FALSE(end.take(finishes(1)));
+  EXPECT_FALSE(end.take(finishes(1))) << "the same choice again";
+  EXPECT_FALSE(end.take(finishes(2))) << "it was not asked for";
+  EXPECT_TRUE(end.take(": ping\n\n" + finishes(0)));
+  EXPECT_TRUE(end.take("data: {\"usage\":{}}\n\n")) << "it stays";
+  StreamEnd at_once(Form::kCompletion, 2);
+  EXPECT_TRUE(at_once.take(
+      R"(data: {"choices":[{"index":0,"finish_reason":"stop"},{"index":1,"finish_reason":"length"}]})"
+      "\n\n"));
+  StreamEnd one(Form::kCompletion, 1), done(Form::kCompletion, 3);
+  EXPECT_TRUE(one.take(finishes(0)));
+  EXPECT_TRUE(done.take("data: [DONE]\n\n"));
+}
+
 TEST(EndsAnswer, NotByAnEmptyFinishReason) {
   EXPECT_FALSE(ends_answer("data: {\"choices\":[{\"finish_reason\":\"\"}]}\n\n"));
   EXPECT_TRUE(ends_answer("data: {\"finish_reason\":\"\"}\n\ndata: {\"finish_reason\":\"stop\"}\n\n"));

@@ -63,6 +63,16 @@ TEST(RetryAfter, InSeconds) {
   for (const auto& [text, wait] : cases) EXPECT_EQ(retry_after_of(text), wait) << text;
 }
 
+TEST(RetryAfter, InMillisecondsBeforeSeconds) {
+  const auto pause = [](const HeaderList& headers) { return asked_pause(headers); };
+  EXPECT_EQ(pause({{"retry-after", "2"}, {"retry-after-ms", "1500"}}), std::chrono::milliseconds(1500));
+  EXPECT_EQ(pause({{"retry-after-ms", "0.5"}}), std::chrono::milliseconds(1));
+  EXPECT_EQ(pause({{"retry-after-ms", "999999999999"}}), std::chrono::hours(24));
+  for (const char* none : {"", "0", "-5", "soon", "1500 ms"})
+    EXPECT_EQ(pause({{"retry-after", "2"}, {"retry-after-ms", none}}), std::chrono::seconds(2)) << none;
+  EXPECT_EQ(pause({}), Duration::zero());
+}
+
 TEST(RetryAfter, AsADateByTheClockOfItsServer) {
   const std::string date = "Sun, 06 Nov 1994 08:49:37 GMT";
   for (const std::string until :

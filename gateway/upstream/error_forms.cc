@@ -1,0 +1,106 @@
+#include "gateway/upstream/error_forms.h"
+
+#include <optional>
+
+#include "common/api/sse.h"
+#include "common/json/json.h"
+#include "gateway/upstream/stream_events.h"
+
+namespace troupe {
+namespace {
+
+// As the Messages API calls the errors of a status.
+std::string_view messages_type(int status) {
+  switch (status) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 413:
+      return "request_too_large";
+    case 429:
+      return "rate_limit_error";
+    case 503:
+    case 529:
+      return "overloaded_error";
+    case 504:
+      return "timeout_error";
+    default:
+      return status < 500 ? "invalid_request_error" : "api_error";
+  }
+}
+
+std::string_view text_in(const bj::object& object, const char* name) {
+  const bj::value* value = object.if_contains(name);
+  if (value == nullptr || !value->is_string()) return {};
+  return {value->get_string().data(), value->get_string().size()};
+}
+
+// The error of an OpenAI-like server's body; nullopt: it is none.
+std::optional<bj::object> error_in(const bj::object& body) {
+  const bj::value* inner = body.if_contains("error");
+  if (inner != nullptr && inner->is_object()) return inner->get_object();
+  if (inner != nullptr && inner->is_string()) return bj::object{{"message", inner->get_string()}};
+  if (inner == nullptr && is_error(body)) return body;
+  return std::nullopt;
+}
+
+std::string messages_json(const bj::object& error, int status) {
+  bj::object fields;
+  fields["type"] = bj::string_view(messages_type(status));
+  fields["message"] = bj::string_view(text_in(error, "message"));
+  return to_json(bj::object{{"type", "error"}, {"error", std::move(fields)}});
+}
+
+// With `error` beside the documented fields: OpenAI's SDK raises for that alone.
+std::string responses_json(const bj::object& error, size_t events) {
+  const bj::value* param = error.if_contains("param");
+  std::string_view code = text_in(error, "code");
+  if (code.empty()) code = text_in(error, "type");
+  bj::object event;
+  event["type"] = "error";
+  event["code"] = bj::string_view(code);
+  event["message"] = bj::string_view(text_in(error, "message"));
+  event["param"] = param == nullptr ? bj::value() : *param;
+  event["sequence_number"] = events;
+  event["error"] = error;
+  return to_json(event);
+}
+
+std::optional<bj::object> object_in(std::string_view json) {
+  auto value = parse_json(json);
+  bj::object* object = value.ok() ? value->if_object() : nullptr;
+  return object == nullptr ? std::nullopt : std::optional<bj::object>(std::move(*object));
+}
+
+}  // namespace
+
+AnswerForm error_form(std::string_view path) {
+  return path.starts_with("/v1/messages") ? AnswerForm::kMessages : form_of_passed(path);
+}
+
+std::string error_body(AnswerForm form, int status, std::string json) {
+  if (form != AnswerForm::kMessages) return json;
+  const auto body = object_in(json);
+  if (!body || text_in(*body, "type") == "error") return json;
+  const auto error = error_in(*body);
+  return error ? messages_json(*error, status) : json;
+}
+
+std::string error_event_for(AnswerForm form, int status, std::string_view json, size_t events) {
+  std::string event, data(json);
+  const bool named = form == AnswerForm::kMessages || form == AnswerForm::kResponses;
+  if (named) event = "event: error\n";
+  if (form == AnswerForm::kMessages) data = error_body(form, status, std::move(data));
+  if (form == AnswerForm::kResponses) {
+    const auto body = object_in(json);
+    const auto error = body ? error_in(*body) : std::nullopt;
+    if (error) data = responses_json(*error, events);
+  }
+  append_sse_data(event, data);
+  return event;
+}
+
+}  // namespace troupe
