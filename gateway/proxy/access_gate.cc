@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace troupe {
@@ -26,6 +27,9 @@ ApiError over(const Quota::Refusal& refusal) {
 }
 
 int64_t prompt_cost(const HttpRequest& request) {
+  // The sound or image in a form is no text: a minute of it would be all of a key's tokens.
+  const std::string_view type = request.header("content-type");
+  if (absl::StartsWithIgnoreCase(to_absl(type), "multipart/")) return 1;
   return static_cast<int64_t>(request.body.size() / kBodyBytesAToken);
 }
 

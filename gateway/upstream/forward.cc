@@ -44,6 +44,7 @@ struct Relay {
   ForwardResult& result;
   bool begun = false;
   bool looked_for_mark = false;
+  bool media = false;  // the answer is sound or an image: its bytes are no tokens
 
   // Headers for the client; call it once.
   HeaderList headers() const { return headers_for_client(answer.headers(), std::move(input.answer_headers)); }
@@ -73,7 +74,7 @@ struct Relay {
   }
   // Called before `bytes` go to the client; returns when.
   TimePoint passes(std::string_view bytes) {
-    if (input.passed != nullptr) input.passed->feed(bytes);
+    if (input.passed != nullptr && !media) input.passed->feed(bytes);
     return rests();
   }
   void wrote(TimePoint since) {
@@ -134,8 +135,8 @@ bool is_no_answer(Relay& relay, std::string_view body) {
 
 Task<void> relay_whole(Relay& relay) {
   // Sound plays from its beginning while the rest is being made.
-  const bool at_once = relay.input.foreign && relay.input.form == AnswerForm::kOther &&
-                       relay.result.status / 100 == 2 && is_media(relay.answer.header("content-type"));
+  relay.media = relay.input.foreign && relay.input.form == AnswerForm::kOther &&
+                relay.result.status / 100 == 2 && is_media(relay.answer.header("content-type"));
   std::string body;
   std::string piece;
   while (true) {
@@ -153,7 +154,7 @@ Task<void> relay_whole(Relay& relay) {
     } else {
       body += piece;
     }
-    if (!relay.input.translate && (at_once || body.size() > relay.input.whole_bytes_max)) {
+    if (!relay.input.translate && (relay.media || body.size() > relay.input.whole_bytes_max)) {
       relay.first_byte();
       co_await relay_rest(relay, std::move(body));
       co_return;

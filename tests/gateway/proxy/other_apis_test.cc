@@ -283,6 +283,27 @@ TEST_F(OtherApis, SoundPassesFromItsFirstByteOn) {
   }
 }
 
+TEST_F(OtherApis, SoundCostsAKeyNoTokensOfItsBytes) {
+  const std::string sound(100'000, 's');
+  answer_with(says("audio/mpeg", {sound}));
+  TestGateway gateway(loop_, {stub_.endpoint()}, with_key());
+  EXPECT_EQ(post(gateway, "/v1/audio/speech", R"({"model":"demo","input":"x"})").body.size(), sound.size());
+  const double spoken = charged(gateway);
+  EXPECT_LT(spoken, 20);
+  answer_with(says("text/plain", {"words"}));
+  const std::string part = "--x\r\ncontent-disposition: form-data; name=\"";
+  const std::string form =
+      part + "model\"\r\n\r\ndemo\r\n" + part + "file\"; filename=\"a\"\r\n\r\n" + sound + "\r\n--x--\r\n";
+  RawPeer peer = gateway.connect();
+  peer.send(
+      "POST /v1/audio/transcriptions HTTP/1.1\r\nhost: t\r\nauthorization: Bearer key-payer\r\n"
+      "content-type: multipart/form-data; boundary=x\r\ncontent-length: " +
+      std::to_string(form.size()) + "\r\n\r\n" + form);
+  const Answer transcript = read_answer(peer);
+  EXPECT_EQ(transcript.status, 200) << transcript.body;
+  EXPECT_LT(charged(gateway) - spoken, 20);
+}
+
 TEST_F(OtherApis, TextAndJsonAreReadBeforeTheyPass) {
   StubWorker good(loop_, says("text/plain", {"words"}));
   for (const std::string type : {"application/json", "text/plain", "application/problem+json"}) {
