@@ -11,6 +11,7 @@
 #include "gateway/access/tenant.h"
 #include "gateway/proxy/form_field.h"
 #include "gateway/proxy/json_patch.h"
+#include "gateway/upstream/stream_events.h"
 
 namespace troupe {
 namespace {
@@ -18,18 +19,13 @@ namespace {
 constexpr size_t kModelBytesMax = 1024;
 constexpr std::string_view kResponsesPath = "/v1/responses";
 
-std::string text_at(const bj::object& fields, std::string_view name) {
-  const bj::value* value = fields.if_contains(name);
-  return value != nullptr && value->is_string() ? std::string(std::string_view(value->as_string())) : "";
-}
-
 // Names the conversation, by whatever these APIs call who asks.
 void name_session(const bj::object& fields, GenerateRequest& named) {
-  named.prompt_cache_key = text_at(fields, "prompt_cache_key");
-  named.user = text_at(fields, "user");
+  named.prompt_cache_key = string_member(fields, "prompt_cache_key");
+  named.user = string_member(fields, "user");
   const bj::value* metadata = fields.if_contains("metadata");  // of /v1/messages
   if (named.user.empty() && metadata != nullptr && metadata->is_object())
-    named.user = text_at(metadata->get_object(), "user_id");
+    named.user = string_member(metadata->get_object(), "user_id");
 }
 
 constexpr std::array<std::string_view, 2> kKeptThere{"previous_response_id", "conversation"};
@@ -38,7 +34,7 @@ constexpr std::array<std::string_view, 2> kKeptThere{"previous_response_id", "co
 bool is_reference(const bj::value& item) {
   const bj::object* fields = item.if_object();
   if (fields == nullptr) return false;
-  const std::string type = text_at(*fields, "type");
+  const std::string_view type = string_member(*fields, "type");
   return type == "item_reference" || (type.empty() && fields->contains("id") && !fields->contains("role") &&
                                       !fields->contains("content"));
 }
@@ -84,8 +80,8 @@ std::optional<ApiError> read_body(const HttpRequest& request, const RequestParse
   const bj::value* model = fields->if_contains("model");
   if (model != nullptr && !model->is_null() && !model->is_string())
     return ApiError::bad_field("model", "'model' must be a string");
-  named.model = text_at(*fields, "model");
-  named.cache_salt = text_at(*fields, "cache_salt");
+  named.model = string_member(*fields, "model");
+  named.cache_salt = string_member(*fields, "cache_salt");
   const bj::value* stream = fields->if_contains("stream");
   routed.stream = stream != nullptr && stream->is_bool() && stream->get_bool();
   name_session(*fields, named);

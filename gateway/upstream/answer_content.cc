@@ -38,11 +38,6 @@ const bj::value* field(const bj::object& object, std::string_view name) {
   return object.if_contains({name.data(), name.size()});
 }
 
-std::string_view text_of(const bj::value* value) {
-  if (value == nullptr || !value->is_string()) return {};
-  return {value->get_string().data(), value->get_string().size()};
-}
-
 bool says_something(const bj::value& value) {
   return (value.is_string() && !value.get_string().empty()) ||
          (value.is_array() && !value.get_array().empty()) ||
@@ -59,7 +54,7 @@ bool says_something_but(const bj::object& object, std::string_view kind) {
 bool has_content(const bj::value& choice) {
   const bj::object* fields = choice.if_object();
   if (fields == nullptr) return true;
-  if (!text_of(field(*fields, "finish_reason")).empty() || !text_of(field(*fields, "text")).empty())
+  if (!string_member(*fields, "finish_reason").empty() || !string_member(*fields, "text").empty())
     return true;
   for (const char* name : {"delta", "message"}) {
     const bj::value* said = field(*fields, name);
@@ -98,7 +93,7 @@ EventKind kind_of_data(std::string_view data) {
   if (object == nullptr) return EventKind::kContent;
   if (const bj::value* choices = field(*object, "choices"); choices != nullptr && choices->is_array())
     return any_content(choices->get_array()) ? EventKind::kContent : EventKind::kFrame;
-  if (const std::string_view type = text_of(field(*object, "type")); !type.empty())
+  if (const std::string_view type = string_member(*object, "type"); !type.empty())
     return kind_of_typed(type, *object);
   const bool without =
       !object->empty() && std::all_of(object->begin(), object->end(), [](const auto& member) {
@@ -145,10 +140,10 @@ WholeKind kind_of_object(const bj::object& object, AnswerForm form) {
     const bj::array* choices = list("choices");
     is_answer = choices != nullptr && any_content(*choices);
   } else if (form == AnswerForm::kResponses) {
-    is_answer = list("output") != nullptr || !text_of(field(object, "status")).empty();
+    is_answer = list("output") != nullptr || !string_member(object, "status").empty();
   } else if (form == AnswerForm::kMessages) {
     const bj::array* content = list("content");
-    is_answer = (content != nullptr && !content->empty()) || !text_of(field(object, "stop_reason")).empty();
+    is_answer = (content != nullptr && !content->empty()) || !string_member(object, "stop_reason").empty();
   }
   return is_answer ? WholeKind::kAnswer : WholeKind::kNone;
 }
@@ -215,7 +210,7 @@ void StreamEnd::count_finished(std::string_view events) {
     const bj::value* choices = object == nullptr ? nullptr : field(*object, "choices");
     if (choices == nullptr || !choices->is_array()) return false;
     for (const bj::value& choice : choices->get_array()) {
-      if (!choice.is_object() || text_of(field(choice.get_object(), "finish_reason")).empty()) continue;
+      if (!choice.is_object() || string_member(choice.get_object(), "finish_reason").empty()) continue;
       const bj::value* index = field(choice.get_object(), "index");
       const int64_t number = index != nullptr && index->is_int64() ? index->get_int64() : 0;
       if (number >= 0 && number < choices_) finished_.insert(number);

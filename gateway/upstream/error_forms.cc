@@ -32,12 +32,6 @@ std::string_view messages_type(int status) {
   }
 }
 
-std::string_view text_in(const bj::object& object, const char* name) {
-  const bj::value* value = object.if_contains(name);
-  if (value == nullptr || !value->is_string()) return {};
-  return {value->get_string().data(), value->get_string().size()};
-}
-
 // The error of an OpenAI-like server's body; nullopt: it is none.
 std::optional<bj::object> error_in(const bj::object& body) {
   const bj::value* inner = body.if_contains("error");
@@ -50,19 +44,19 @@ std::optional<bj::object> error_in(const bj::object& body) {
 std::string messages_json(const bj::object& error, int status) {
   bj::object fields;
   fields["type"] = bj::string_view(messages_type(status));
-  fields["message"] = bj::string_view(text_in(error, "message"));
+  fields["message"] = bj::string_view(string_member(error, "message"));
   return to_json(bj::object{{"type", "error"}, {"error", std::move(fields)}});
 }
 
 // With `error` beside the documented fields: OpenAI's SDK raises for that alone.
 std::string responses_json(const bj::object& error, size_t events) {
   const bj::value* param = error.if_contains("param");
-  std::string_view code = text_in(error, "code");
-  if (code.empty()) code = text_in(error, "type");
+  std::string_view code = string_member(error, "code");
+  if (code.empty()) code = string_member(error, "type");
   bj::object event;
   event["type"] = "error";
   event["code"] = bj::string_view(code);
-  event["message"] = bj::string_view(text_in(error, "message"));
+  event["message"] = bj::string_view(string_member(error, "message"));
   event["param"] = param == nullptr ? bj::value() : *param;
   event["sequence_number"] = events;
   event["error"] = error;
@@ -84,7 +78,7 @@ AnswerForm error_form(std::string_view path) {
 std::string error_body(AnswerForm form, int status, std::string json) {
   if (form != AnswerForm::kMessages) return json;
   const auto body = object_in(json);
-  if (!body || text_in(*body, "type") == "error") return json;
+  if (!body || string_member(*body, "type") == "error") return json;
   const auto error = error_in(*body);
   return error ? messages_json(*error, status) : json;
 }

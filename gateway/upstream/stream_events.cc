@@ -47,11 +47,6 @@ bool says_nothing(const bj::value& value) {
          (value.is_object() && value.get_object().empty());
 }
 
-bool has_text(const bj::object& object, const char* name, std::string_view text) {
-  const bj::value* value = object.if_contains(name);
-  return value != nullptr && value->is_string() && std::string_view(value->get_string()) == text;
-}
-
 bool is_error_json(std::string_view json) {
   const auto value = parse_json(json);
   const bj::object* object = value.ok() ? value->if_object() : nullptr;
@@ -86,7 +81,7 @@ int status_of_type(const bj::object& error) {
                                                                     {"api_error", 500},
                                                                     {"overloaded_error", 503}}};
   for (const auto& [type, status] : kTypes)
-    if (has_text(error, "type", type)) return status;
+    if (string_member(error, "type") == type) return status;
   return 0;
 }
 
@@ -110,8 +105,14 @@ std::optional<bool> begins_as_events(std::string_view body) {
 bool is_error(const bj::object& object) {
   const bj::value* error = object.if_contains("error");
   if (error != nullptr && !says_nothing(*error)) return true;
-  return has_text(object, "object", "error") || has_text(object, "type", "error") ||
-         has_text(object, "type", "response.failed");
+  return string_member(object, "object") == "error" || string_member(object, "type") == "error" ||
+         string_member(object, "type") == "response.failed";
+}
+
+std::string_view string_member(const bj::object& object, std::string_view name) {
+  const bj::value* value = object.if_contains({name.data(), name.size()});
+  if (value == nullptr || !value->is_string()) return {};
+  return {value->get_string().data(), value->get_string().size()};
 }
 
 std::string_view error_event(std::string_view events) {
@@ -134,7 +135,7 @@ StreamError parse_error_json(std::string_view json) {
     return parsed;
   }
   const bj::value* response = object->if_contains("response");  // of response.failed
-  if (response != nullptr && response->is_object() && has_text(*object, "type", "response.failed"))
+  if (response != nullptr && response->is_object() && string_member(*object, "type") == "response.failed")
     object = &response->get_object();
   const bj::value* inner = object->if_contains("error");
   const bj::object* fields = inner == nullptr ? object : inner->if_object();

@@ -40,6 +40,8 @@ std::optional<bool> begins_as_events(std::string_view body);
 // An error, as OpenAI-like servers write it: an `error` that says something, `"object": "error"`, or one of
 // the Responses and the Messages API.
 bool is_error(const bj::object& object);
+// A member that is a string, as a view of `object`; empty: it is absent or of another type.
+std::string_view string_member(const bj::object& object, std::string_view name);
 // The first error event in these whole events, as OpenAI-like servers report errors after the head: data with
 // an `error` or of `"object": "error"`, of `event: error`, or llama.cpp's `error: {…}`; empty: none.
 std::string_view error_event(std::string_view events);
