@@ -31,7 +31,7 @@ Task<void> RequestDriver::run(Exchange& exchange, RequestContext& context) {
   AccessGate::charge_prompt(exchange.request(), context);
   // The last whole answer to a request for a stream, or else the last 429; the refusal of
   // RequestFlow::longest_refusal().
-  ForwardResult full, longest;
+  ForwardResult fallback, longest;
   while (true) {
     ForwardResult result = co_await attempt(exchange, context);
     const bool complete = result.end == ForwardResult::End::kAnswered;
@@ -45,8 +45,9 @@ Task<void> RequestDriver::run(Exchange& exchange, RequestContext& context) {
     const int tried = context.flow.attempts();
     action = failed(exchange, context, result);
     if (action != route::Action::kSend) {
-      if (action == route::Action::kForwardFull) result = std::move(full);
-      if (action == route::Action::kForwardWhole && !result.failure.answered_whole) result = std::move(full);
+      if (action == route::Action::kForwardFull) result = std::move(fallback);
+      if (action == route::Action::kForwardWhole && !result.failure.answered_whole)
+        result = std::move(fallback);
       if (action == route::Action::kForwardLongest) result = std::move(longest);
       if (action == route::Action::kEndBroken) {
         co_await replies_.end_broken(exchange, context, result);
@@ -62,8 +63,8 @@ Task<void> RequestDriver::run(Exchange& exchange, RequestContext& context) {
     if (context.flow.longest_refusal() == tried) {
       longest = std::move(result);
     } else if (result.failure.answered_whole ||
-               (result.held && result.status == 429 && !full.failure.answered_whole)) {
-      full = std::move(result);
+               (result.held && result.status == 429 && !fallback.failure.answered_whole)) {
+      fallback = std::move(result);
     }
   }
 }

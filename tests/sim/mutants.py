@@ -97,7 +97,7 @@ MUTANTS = [
         ("forgets a full node's answer", "(was_full && !has_whole_)", "false"),
         ("forgets a whole answer to a request for a stream", "has_whole_ |= failure.answered_whole;", ""),
         ("takes a full node's answer for truer than a whole one", "(was_full && !has_whole_)", "was_full"),
-        ("passes on a full node's answer whatever else has failed", "full_ && tells_nothing", "full_.has_value()"),
+        ("passes on a full node's answer whatever else has failed", "fallback_ && tells_nothing", "fallback_.has_value()"),
         ("takes a client's fault for a node's success", "status < 400 ? HealthEvent::kAnswered : HealthEvent::kRefused", "HealthEvent::kAnswered"),
         ("lets a node that hangs pass for well", "if (verdict.blamed) context.nodes.on_event(node, HealthEvent::kSilent, now);", ""),
         ("asks after no node", "if (verdict.probe_now) context.nodes.probe(node, now);", ""),

@@ -135,7 +135,7 @@ Action RequestFlow::failed(const FlowContext& context, const Failure& failure, b
   learn(context, failure, blame, now);
   const bool was_full = failure.kind == FailureKind::kStatus && failure.http_status == 429;
   if (attempt_.moved_on || move_on(context, failure, progress, now)) {
-    if (failure.answered_whole || (was_full && !has_whole_)) full_ = attempt_.candidate;
+    if (failure.answered_whole || (was_full && !has_whole_)) fallback_ = attempt_.candidate;
     has_whole_ |= failure.answered_whole;
     return send_next(context, progress.started, now);
   }
@@ -147,18 +147,18 @@ Action RequestFlow::failed(const FlowContext& context, const Failure& failure, b
 std::optional<Action> RequestFlow::earlier_answer(const FlowContext& context, const Failure& failure) {
   if (failure.answered_whole) return Action::kForwardWhole;
   if (has_whole_) {
-    attempt_.candidate = *full_;
+    attempt_.candidate = *fallback_;
     return Action::kForwardWhole;
   }
   const bool too_long = refused_for_length(failure), alone = node_specific_rejection(failure);
   const bool tells_nothing = failure.kind == FailureKind::kConnect || alone;
-  bool full_is_truer = full_ && tells_nothing;
-  if (full_ && too_long) {  // it may have the room
-    const int64_t room = context.router.view().node(full_->node).context_of(model_);
+  bool full_is_truer = fallback_ && tells_nothing;
+  if (fallback_ && too_long) {  // it may have the room
+    const int64_t room = context.router.view().node(fallback_->node).context_of(model_);
     full_is_truer = room == 0 || room > key_->longer_than;
   }
   if (full_is_truer) {
-    attempt_.candidate = *full_;
+    attempt_.candidate = *fallback_;
     return Action::kForwardFull;
   }
   if (longest_.attempt == 0 || longest_.attempt == attempts_ || !(too_long || alone)) return std::nullopt;

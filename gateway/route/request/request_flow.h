@@ -79,7 +79,7 @@ enum class Action : uint8_t {
   kForwardFull,   // the 429 of an earlier attempt is: "come back later" is truer of a full fleet than "none"
   kForwardWhole,  // the whole answer of the last attempt that brought one is: none has streamed
   kForwardLongest,  // the refusal of the node with the longest context is: longest_refusal()
-  kEndBroken,       // tell the client, which has some of the answer, that it ends here
+  kEndBroken,       // report to the client, which has some of the answer, that it ends here
 };
 
 class RequestFlow {
@@ -161,8 +161,8 @@ class RequestFlow {
   absl::InlinedVector<NodeIndex, 4> tried_;  // those that count (failover.h)
   size_t place_ = 0;                         // in decision_.order, of the attempt
   Decision decision_;
-  std::optional<Candidate> full_;  // the last that answered 429
-  bool has_whole_ = false;         // full_ is the last that answered whole, which is truer than any 429
+  std::optional<Candidate> fallback_;  // the last node that answered 429, or whole where has_whole_
+  bool has_whole_ = false;             // a whole answer is kept rather than any 429
   struct LengthRefusal {
     int attempt = 0;
     int64_t context = 0;  // in tokens; 0: not known
