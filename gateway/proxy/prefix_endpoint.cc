@@ -279,8 +279,8 @@ Task<void> PrefixEndpoint::answer_not_made(Exchange& exchange, RequestContext& c
 }
 
 // Asks one worker of it. False: it is not there, as far as this client may know. Where the worker has
-// models that are not the client's, it first tells whose the prefix is. `by_owner`: a worker of ours judges
-// whether the prefix is the client's.
+// models that are not the client's, its first answer names the model of the prefix. `by_owner`: a worker of
+// ours judges whether the prefix is the client's.
 Task<bool> PrefixEndpoint::ask_of_known(const HttpRequest& request, const RequestContext& context,
                                         bool by_owner, Ask& ask) {
   const auto may = [&context](const std::string& model) { return AccessGate::may_use(context, model); };

@@ -21,7 +21,7 @@ StatusOr<int64_t> kv_blocks_that_fit(const MemoryRequest& request) {
   if (left >= request.block_bytes) return left / request.block_bytes;
   return absl::ResourceExhaustedError(absl::StrCat(
       "no room for KV: of the device's ", gib(request.device.total_bytes), ", gpu_memory_utilization ",
-      request.utilization, " allows ", gib(usable), "; weights, activations and whoever else is there take ",
+      request.utilization, " allows ", gib(usable), "; weights, activations and other processes take ",
       gib(taken), ", steps up to ", gib(kStepReserveBytes), ", and one block of KV is ",
       gib(request.block_bytes),
       ". A smaller max_num_batched_tokens or max_num_seqs needs less, dtype bfloat16 half of float32"));

@@ -56,7 +56,7 @@ TEST(PinRegistry, OneOwnerLeavesRoomForOthers) {
   EXPECT_EQ(registry.refusal(wish_of("other", 99)), "");
   PinRegistry::Wish unknown = wish_of("greedy", 99);
   unknown.kv_tokens = 0;
-  EXPECT_EQ(registry.refusal(unknown), "") << "no worker tells its memory";
+  EXPECT_EQ(registry.refusal(unknown), "") << "no worker reports its memory";
 }
 
 TEST(PinRegistry, OneOwnersPinsAreBoundedInNumber) {
@@ -124,7 +124,7 @@ TEST(PinRegistry, OwnersOfOnePrefixDoNotUndoEachOthers) {
   EXPECT_EQ(registry.next_lost(holds), registry.find(of_a.id)) << "workers unpinned it for b";
 }
 
-// A node keeps a prefix until the end that it was told last, whoever told it.
+// A node keeps a prefix until the end of the last request for it, whichever gateway sent that.
 TEST(PinRegistry, ANodeHoldsAPrefixUntilTheEndThatItGotLast) {
   PinRegistry registry(PinOptions{});
   const Pin of_a = pin_of("a", 1);
@@ -214,10 +214,10 @@ TEST(PinRegistry, WhatAnotherGatewayKnewIsFoundAgain) {
 
 TEST(PinRegistry, ReportsWhatIsChangedHereAndNotWhatIsAdopted) {
   PinRegistry registry(PinOptions{});
-  std::map<Hash128, int> told;
+  std::map<Hash128, int> reported;
   std::vector<PinChange> changes;
   registry.on_change = [&](const Hash128& id, PinChange change) {
-    told[id] += 1;
+    reported[id] += 1;
     changes.push_back(change);
   };
   Pin pin = pin_of("a", 1);
@@ -225,19 +225,19 @@ TEST(PinRegistry, ReportsWhatIsChangedHereAndNotWhatIsAdopted) {
   Pin huge = pin;
   huge.body = std::string(PinOptions().text_bytes + 1, 'x');
   EXPECT_FALSE(registry.put(huge));
-  EXPECT_TRUE(told.empty()) << "others keep theirs";
+  EXPECT_TRUE(reported.empty()) << "others keep theirs";
   registry.put(pin);
-  EXPECT_EQ(told[pin.id], 1);
+  EXPECT_EQ(reported[pin.id], 1);
   EXPECT_EQ(registry.shared(), std::vector{pin.id});
   registry.placed(pin.id, {2, 1});
-  EXPECT_EQ(told[pin.id], 2);
+  EXPECT_EQ(reported[pin.id], 2);
   registry.adopt(pin);
   registry.drop(pin.id);
   registry.adopt(pin_of("a", 2));
-  EXPECT_EQ(told.size(), 1u);
-  EXPECT_TRUE(registry.shared().empty()) << "it is nobody else's to know";
+  EXPECT_EQ(reported.size(), 1u);
+  EXPECT_TRUE(registry.shared().empty()) << "it is not shared";
   registry.erase(pin.id);
-  EXPECT_EQ(told[pin.id], 3);
+  EXPECT_EQ(reported[pin.id], 3);
   pin.expires = true;
   pin.until = TimePoint() + std::chrono::seconds(5);
   registry.adopt(pin);
