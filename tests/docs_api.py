@@ -19,7 +19,7 @@ FIELD_TABLES = {
     "common/api/unsupported.cc": r'\{"(\w+)", k(?:Chat|Completion|Both), ',
     "common/api/tokenize.cc": r'name == "(\w+)"',
     "common/api/prefix.cc": r'name == "(\w+)"',
-    "gateway/proxy/passed_request.cc": r'(?:text_at\(\*?fields, |kKeptThere\{|kKeptThere\{"\w+", )"(\w+)"',
+    "gateway/proxy/passed_request.cc": r'(?:string_member\([^,"]*, |kKeptThere\{|kKeptThere\{"\w+", )"(\w+)"',
 }
 BRANCHES = "gateway/route/policy/candidates.cc"
 METHODS = {"GET", "POST", "PUT", "PATCH", "DELETE"}
