@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <utility>
 
 #include "common/json/json.h"
@@ -53,7 +54,7 @@ bool says_something_but(const bj::object& object, std::string_view kind) {
 
 bool has_content(const bj::value& choice) {
   const bj::object* fields = choice.if_object();
-  if (fields == nullptr) return true;
+  if (fields == nullptr) return false;
   if (!string_member(*fields, "finish_reason").empty() || !string_member(*fields, "text").empty())
     return true;
   for (const char* name : {"delta", "message"}) {
@@ -87,10 +88,25 @@ EventKind kind_of_typed(std::string_view type, const bj::object& event) {
   return says ? EventKind::kContent : EventKind::kFrame;
 }
 
+// A JSON object without its end, as of a server that died while it wrote. (A failed parse would say less:
+// some servers write NaN for a log probability.)
+bool is_cut_object(std::string_view text) {
+  const size_t begin = text.find_first_not_of(" \t\r\n"), last = text.find_last_not_of(" \t\r\n");
+  return begin != std::string_view::npos && text[begin] == '{' && text[last] != '}';
+}
+
+// FastAPI's way of saying what failed, where it comes after a head of 200.
+bool is_detail_alone(const bj::object& object) {
+  const bj::value* detail = field(object, "detail");
+  return detail != nullptr && object.size() == 1 && says_something(*detail);
+}
+
 EventKind kind_of_data(std::string_view data) {
+  if (is_cut_object(data)) return EventKind::kFrame;
   const auto value = parse_json(data);
   const bj::object* object = value.ok() ? value->if_object() : nullptr;
   if (object == nullptr) return EventKind::kContent;
+  if (is_detail_alone(*object)) return EventKind::kError;
   if (const bj::value* choices = field(*object, "choices"); choices != nullptr && choices->is_array())
     return any_content(choices->get_array()) ? EventKind::kContent : EventKind::kFrame;
   if (const std::string_view type = string_member(*object, "type"); !type.empty())
@@ -102,12 +118,21 @@ EventKind kind_of_data(std::string_view data) {
   return without ? EventKind::kFrame : EventKind::kContent;
 }
 
-// Whether a member of this name is a string. (In a model's text its quotes would be escaped.)
+// As std::string_view's find, which stops at every letter that is the first of `text`.
+size_t find_in(std::string_view bytes, std::string_view text, size_t from = 0) {
+  const void* found = memmem(bytes.data() + from, bytes.size() - from, text.data(), text.size());
+  return found == nullptr ? std::string_view::npos
+                          : static_cast<size_t>(static_cast<const char*>(found) - bytes.data());
+}
+
+// Whether a member of this name is a string that says something. (In a model's text its quotes would be
+// escaped.)
 bool has_string(std::string_view events, std::string_view quoted_name) {
-  for (size_t at = events.find(quoted_name); at != std::string_view::npos;
-       at = events.find(quoted_name, at)) {
+  for (size_t at = find_in(events, quoted_name); at != std::string_view::npos;
+       at = find_in(events, quoted_name, at)) {
     at = events.find_first_not_of(" :", at + quoted_name.size());
-    if (at != std::string_view::npos && events[at] == '"') return true;
+    if (at != std::string_view::npos && at + 1 < events.size() && events[at] == '"' && events[at + 1] != '"')
+      return true;
   }
   return false;
 }
@@ -127,6 +152,18 @@ size_t last_type_in(std::string_view events, AnswerForm form) {
     if (at != std::string_view::npos) return at;
   }
   return std::string_view::npos;
+}
+
+// The quoted name of the member that says why an answer of this form ended.
+std::string_view end_name(AnswerForm form) {
+  if (form == AnswerForm::kMessages) return "\"stop_reason\"";
+  return form == AnswerForm::kResponses ? "\"status\"" : "\"finish_reason\"";
+}
+
+// An answer as nearly all are, told from an error without a parse.
+bool is_plain_answer(std::string_view body, AnswerForm form) {
+  return find_in(body, "error") == std::string_view::npos && has_string(body, end_name(form)) &&
+         (form != AnswerForm::kCompletion || find_in(body, "\"choices\"") != std::string_view::npos);
 }
 
 // An object of the form's answers that is no error.
@@ -231,14 +268,14 @@ bool is_media(std::string_view content_type) {
   return !type.empty() && !type.starts_with("text/") && type.find("json") == std::string::npos;
 }
 
-WholeKind kind_of_whole(std::string_view body, AnswerForm form) {
+WholeKind kind_of_whole(std::string_view body, AnswerForm form, bool is_begin) {
   const bool known = form != AnswerForm::kOther;
   if (!known && (body.size() > kJudgedMax || body.find("\"error\"") == std::string_view::npos))
     return WholeKind::kAnswer;
   const size_t begin = body.find_first_not_of(" \t\r\n");
   const bool is_object = begin != std::string_view::npos && body[begin] == '{';
-  if (known && !is_object) return WholeKind::kNone;
-  if (body.size() > kJudgedMax) return WholeKind::kAnswer;
+  if (known && (!is_object || (!is_begin && is_cut_object(body)))) return WholeKind::kNone;
+  if (body.size() > kJudgedMax || (known && is_plain_answer(body, form))) return WholeKind::kAnswer;
   const auto value = parse_json(body);
   // (Some servers write what is not quite JSON: NaN for a log probability.)
   if (!value.ok()) return WholeKind::kAnswer;

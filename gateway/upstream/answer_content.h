@@ -6,7 +6,8 @@
 //
 //   content   text, reasoning, tool calls, a finish reason (a model may answer nothing), and every event of a
 //             form that is not known here: a stream that is not understood is passed on, not judged
-//   frame     of an answer: the role, empty deltas, usage, message_start, response.created, …
+//   frame     of an answer: the role, empty deltas, usage, message_start, response.created, …; and cut JSON,
+//             which no client could read
 //   idle      comments, pings, retry: what comes while nothing is computed yet
 //
 // A whole answer is judged by the same notion.
@@ -88,12 +89,13 @@ bool contains_last_event(std::string_view events, AnswerForm form);
 enum class WholeKind : uint8_t {
   kAnswer,
   kError,  // its JSON is an error: parse_error_json()
-  kNone,   // empty, a web page, {}, no choices, a message without content or finish reason
+  kNone,   // empty, cut, a web page, {}, no choices, a message without content or finish reason
 };
 // A 2xx of this type at a path whose answers are not known here is no text that could say what failed: sound,
 // a picture. It is passed on as it comes.
 bool is_media(std::string_view content_type);
 // The body of a 2xx. What is long, or JSON of a form that is not known here, is an answer.
-WholeKind kind_of_whole(std::string_view body, AnswerForm form);
+// `is_begin`: more of it is to come.
+WholeKind kind_of_whole(std::string_view body, AnswerForm form, bool is_begin = false);
 
 }  // namespace troupe

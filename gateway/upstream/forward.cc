@@ -335,7 +335,7 @@ Task<void> relay_unnamed(Relay& relay) {
     relay.rests();
   }
   const bool is_long = body.size() > input.whole_bytes_max;
-  const WholeKind kind = kind_of_whole(body, input.form);
+  const WholeKind kind = kind_of_whole(body, input.form, is_long);
   if (kind == WholeKind::kError) {
     fail_with_error(relay.result, parse_error_json(body), kErrorInAnswer);
   } else if (kind == WholeKind::kNone || relay.exchange.promised_events()) {

@@ -39,6 +39,11 @@ TEST(EventKind, ChunksOfCompletions) {
   EXPECT_EQ(kind_of("[DONE]", Form::kCompletion), EventKind::kEnd);
   EXPECT_EQ(kind_of(R"({"error":{"message":"a"}})", Form::kCompletion), EventKind::kError);
   EXPECT_EQ(kind_of(R"({"choices":[],"error":{}})", Form::kCompletion), EventKind::kFrame);
+  EXPECT_EQ(kind_of(R"({"choices":[null]})", Form::kCompletion), EventKind::kFrame);
+  EXPECT_EQ(kind_of(R"({"detail":"no engine"})", Form::kCompletion), EventKind::kError);
+  EXPECT_EQ(kind_of(R"({"choices":[{"delta":{"content":"a)", Form::kCompletion), EventKind::kFrame);
+  EXPECT_EQ(kind_of(R"({"choices":[{"delta":{"content":"a"},"logprobs":NaN}]})", Form::kCompletion),
+            EventKind::kContent);
   for (const char* unknown : {"{}", R"({"n":0})", "text", "[1]", R"({"token":{"text":"a"}})"})
     EXPECT_EQ(kind_of(unknown, Form::kCompletion), EventKind::kContent) << unknown;
 }
@@ -204,6 +209,13 @@ TEST(WholeKind, OfEveryForm) {
            Case{Form::kCompletion, WholeKind::kNone, "[]"},
            Case{Form::kCompletion, WholeKind::kNone, "<html>" + large},
            Case{Form::kCompletion, WholeKind::kNone, R"({"choices":[]})"},
+           Case{Form::kCompletion, WholeKind::kNone, R"({"choices":[null]})"},
+           Case{Form::kCompletion, WholeKind::kNone, R"({"finish_reason":"stop"})"},
+           Case{Form::kCompletion, WholeKind::kNone, choice(R"("text":"","finish_reason":"")")},
+           Case{Form::kCompletion, WholeKind::kAnswer, choice(R"("text":"an error","finish_reason":"stop")")},
+           Case{Form::kCompletion, WholeKind::kNone, R"({"choices":[{"message":{"content":"a)"},
+           Case{Form::kCompletion, WholeKind::kNone, R"({"choices":[{"message":{"content":")" + large},
+           Case{Form::kMessages, WholeKind::kNone, R"({"content":[{"type":"text","text":"a"}])"},
            Case{Form::kCompletion, WholeKind::kNone, R"({"choices":null,"error":null})"},
            Case{Form::kCompletion, WholeKind::kNone, choice(R"("message":{"content":null})")},
            Case{Form::kCompletion, WholeKind::kError, R"({"error":"a"})"},
@@ -224,6 +236,12 @@ TEST(WholeKind, OfEveryForm) {
        })
     EXPECT_EQ(static_cast<int>(kind_of_whole(one.body, one.form)), static_cast<int>(one.kind))
         << one.body.substr(0, 80);
+}
+
+TEST(WholeKind, OfABeginningWhoseRestIsToCome) {
+  const std::string begin = R"({"choices":[{"message":{"content":")" + std::string(100'000, 'x');
+  EXPECT_EQ(kind_of_whole(begin, Form::kCompletion, true), WholeKind::kAnswer);
+  EXPECT_EQ(kind_of_whole(begin, Form::kCompletion, false), WholeKind::kNone) << "cut";
 }
 
 TEST(ParseErrorJson, ReadsEveryForm) {
