@@ -106,6 +106,7 @@ class ServerExchange final : public Exchange {
   bool head_sent_ = false;
   size_t probed_ = 0;  // bytes of kAnswerStart that were sent, and belong to the answer that follows
   uint64_t bytes_sent_ = 0;
+  mutable std::string remote_address_;  // the connection's, once it was asked for
 };
 
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {

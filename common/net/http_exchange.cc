@@ -39,7 +39,8 @@ std::string share_of(const Socket& socket) {
 }
 
 std::string ServerExchange::remote_address() const {
-  return remote_address_of(channel_.socket());
+  if (remote_address_.empty()) remote_address_ = remote_address_of(channel_.socket());
+  return remote_address_;
 }
 
 void ServerExchange::build_head(int status, const HeaderList& headers, BodyFraming framing, uint64_t length) {

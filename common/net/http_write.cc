@@ -4,9 +4,13 @@
 #include <array>
 #include <charconv>
 #include <stdexcept>
+#include <string_view>
 
 namespace troupe {
 namespace {
+
+// As views, whose lengths are known where they are appended: a head is some twenty of them.
+constexpr std::string_view kColon = ": ", kLineEnd = "\r\n";
 
 // This layer alone sets these headers: those from a handler or caller are dropped.
 bool is_hop_by_hop(std::string_view name) {
@@ -37,7 +41,7 @@ void append_number(std::string& out, uint64_t number) {
 void append_header(std::string& out, const std::string& name, const std::string& value) {
   if (!is_header_name(name)) throw std::invalid_argument("header name is not a token");
   if (!is_header_value(value)) throw std::invalid_argument("header '" + name + "': control character");
-  out.append(name).append(": ").append(value).append("\r\n");
+  out.append(name).append(kColon).append(value).append(kLineEnd);
 }
 
 }  // namespace
