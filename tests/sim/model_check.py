@@ -356,14 +356,20 @@ def mean_figures(runs):
     return {**runs[0], "lost": [sum(run["lost"][i] for run in runs) for i in sides], "requests": sum(run["requests"] for run in runs),
             "resent": [sum(run["resent"][i] for run in runs) for i in sides],
             "pause_ms": [statistics.mean(run["pause_ms"][i] for run in runs) for i in sides],
-            "hit_dip": [[statistics.mean(run["hit_dip"][i][0] for run in runs)] for i in sides]}
+            "hit_dip": [[statistics.mean(run["hit_dip"][i][0] for run in runs)] for i in sides],
+            "hit_dip_error": [standard_error([run["hit_dip"][i][0] for run in runs]) for i in sides]}
+
+
+def standard_error(values):
+    return statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0
 
 
 def fault_row(figures):
     def both(values, form):
         return " / ".join(form.format(value) for value in values)
     return [figures["faults"][0], figures["requests"], both(figures["lost"], "{}"), both(figures["resent"], "{}"),
-            both([dips[0] for dips in figures["hit_dip"]], "{:.3f}"), both(figures["pause_ms"], "{:.0f}")]
+            both([f"{dips[0]:.3f} ± {error:.3f}" for dips, error in zip(figures["hit_dip"], figures["hit_dip_error"])], "{}"),
+            both(figures["pause_ms"], "{:.0f}")]
 
 
 def check_each_fault(args):
@@ -381,8 +387,9 @@ def check_each_fault(args):
     columns = ["fault", "requests", "failed", "sent more than once", "cached falls by", "worst pause of a stream ms"]
     table = dict(title="Simulator against real processes that are broken: live / simulated", columns=columns, rows=rows,
                  command=f"tests/sim/model_check.py --faults --seeds {args.seeds}", notes=[
-                     f"Four workers without a model, half a minute of persona traffic for each of {args.seeds} seeds, means over these; the "
-                     "record replayed with the same fault at the same time, of a node with as much of the traffic. Goals: none failed, cached "
+                     f"Four workers without a model, half a minute of persona traffic for each of {args.seeds} seeds, means over these "
+                     "(± their standard error); the record replayed with the same fault at the same time, of a node with as much of the "
+                     "traffic. Goals: none failed, cached "
                      "within 2 points, pauses within 25 %."])
     if args.no_save:
         print(common.as_markdown(dict(date="not saved", machine=common.machine(), **table)))
