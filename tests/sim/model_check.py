@@ -390,7 +390,9 @@ def check_each_fault(args):
                      f"Four workers without a model, half a minute of persona traffic for each of {args.seeds} seeds, means over these "
                      "(± their standard error); the record replayed with the same fault at the same time, of a node with as much of the "
                      "traffic. Goals: none failed, cached "
-                     "within 2 points, pauses within 25 %."])
+                     "within 2 points, pauses within 25 %.",
+                     "A node that joins pauses nothing: the longest pause is then of one or of two steps full of prompts, 21 ms each, live as "
+                     "it comes and simulated nearly always of two."])
     if args.no_save:
         print(common.as_markdown(dict(date="not saved", machine=common.machine(), **table)))
     else:
