@@ -28,21 +28,21 @@ std::optional<CachedConversations::Branch> CachedConversations::branch_of(RadixN
 
 // The partly filled block behind a run, the one used last; -1: there is none.
 RadixNodeId CachedConversations::last_block_behind(RadixNodeId id) const {
-  RadixNodeId tail = -1;
+  RadixNodeId partial = -1;
   for (RadixNodeId child = tree_.run(id).first_child; child >= 0; child = tree_.run(child).next_sibling) {
     const RadixNode& r = tree_.run(child);
     if (!r.is_tail() || r.corrupt) continue;
-    if (tail < 0 || r.use.used_at > tree_.run(tail).use.used_at) tail = child;
+    if (partial < 0 || r.use.used_at > tree_.run(partial).use.used_at) partial = child;
   }
-  return tail;
+  return partial;
 }
 
 Conversation CachedConversations::describe(const Branch& branch) const {
   Conversation c;
   c.session = branch.session;
   c.token_count = branch.end * block_size_;
-  const RadixNodeId tail = last_block_behind(branch.last);
-  if (tail >= 0) c.token_count += static_cast<int32_t>(tree_.run(tail).tail_id_count);
+  const RadixNodeId partial = last_block_behind(branch.last);
+  if (partial >= 0) c.token_count += static_cast<int32_t>(tree_.run(partial).tail_id_count);
   for (RadixNodeId id = branch.last; id >= 0; id = tree_.run(id).parent) {
     const RadixNode& r = tree_.run(id);
     const auto owner = residency_->owner(r.extent);
@@ -59,7 +59,7 @@ void CachedConversations::collect_blocks(const Branch& branch, Conversation& out
   std::vector<RadixNodeId> way;
   for (RadixNodeId id = branch.last; id >= 0; id = tree_.run(id).parent) way.push_back(id);
   std::reverse(way.begin(), way.end());
-  if (const RadixNodeId tail = last_block_behind(branch.last); tail >= 0) way.push_back(tail);
+  if (const RadixNodeId partial = last_block_behind(branch.last); partial >= 0) way.push_back(partial);
   bool all_known = true;
   for (const RadixNodeId id : way) {
     const RadixNode& r = tree_.run(id);

@@ -27,7 +27,7 @@ class Evictor {
   int32_t evict(int32_t count);
   // Frees a run, which is not counted as evicted nor remembered. REQUIRES: an idle leaf.
   void remove(RadixNodeId id);
-  // Residency lists the run's blocks no more, whoever holds them.
+  // Residency lists the run's blocks no more, though requests or pins may hold them.
   void unpublish(RadixNodeId id);
 
   const EvictionCounts& counts() const { return counts_; }

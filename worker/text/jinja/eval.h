@@ -24,8 +24,6 @@ class Evaluator {
   // Puts a text that a block has written through filters.
   Value filtered(const Expr& filters, const FramePtr& frame, std::string captured);
 
-  Runtime& runtime() { return runtime_; }
-
  private:
   Value eval_node(const Expr& expr, const FramePtr& frame);
   Value eval_item(const Expr& expr, const FramePtr& frame);
