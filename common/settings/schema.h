@@ -10,10 +10,10 @@
 //   schema.add("probe.body_bytes", &options.body_bytes_max, "an answer, at most").range(1024, 1e9);
 //   TROUPE_ASSIGN_OR_RETURN(auto args, schema.parse(argc, argv));   // --config FILE first, flags over it
 //
-// Keys are snake_case in YAML (`max_num_seqs`, nested `limits.body_bytes`), kebab-case as flags
-// (`--max-num-seqs`,
-// `--limits.body-bytes`). Bool flags: `--flag`, `--no-flag`, `--flag=true`. Lists: YAML sequence,
-// comma-separated flag.
+// Keys are snake_case in YAML (`max_num_seqs`, nested `limits.body_bytes`)
+// and kebab-case as flags (`--max-num-seqs`, `--limits.body-bytes`).
+// Bool flags: `--flag`, `--no-flag`, `--flag=true`.
+// Lists: YAML sequence, comma-separated flag.
 
 #include <algorithm>
 #include <chrono>

@@ -36,7 +36,7 @@ T value_or_fail(StatusOr<T> result) {
   std::exit(1);
 }
 
-// What a call must do at least.
+// The least that a call must do.
 struct Work {
   double bytes = 0;
   double flops = 0;
@@ -250,7 +250,7 @@ class Bench {
     mlps();
   }
 
-  // What a norm, or a norm and both products of an MLP, come to in fewer launches, and one by one.
+  // A norm, and a norm with both products of an MLP: in fewer launches, and one by one.
   void mlps() {
     const int64_t hidden = pick(4096, 128), width = pick(14336, 256);
     const auto gate_up = packed(2 * width, hidden), down = packed(hidden, width);  // larger than any cache

@@ -168,7 +168,7 @@ class Bench {
     return (now() - start) / work.count;
   }
 
-  // Of all but the first few steps, which may be made for the first time.
+  // The first few steps do not count: they may be made for the first time.
   double median_gap(const Work& work) {
     constexpr std::ptrdiff_t kFirst = 4;
     gaps_.clear();

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a decode step is held against: a plain loop that reads as many bytes, as fast as one core can.
+// The measure of a decode step: a plain loop that reads as many bytes, as fast as one core can.
 
 #include <immintrin.h>
 

@@ -1,4 +1,4 @@
-// What a decision costs, at 16 to 1,024 nodes, what a plan and admission cost, and naming a prompt by hashes.
+// The cost of a decision, at 16 to 1,024 nodes, of a plan, of admission, and of naming a prompt by hashes.
 // A fleet as busy as one in production: 25 requests in flight a node, 2,000 personas by Zipf's law,
 // conversations of several turns.
 //
@@ -218,8 +218,8 @@ void prefix_key_8k(benchmark::State& state) {
 }
 BENCHMARK(prefix_key_8k)->Arg(2)->Arg(8)->Arg(20);
 
-// What learning sets adds to a request: the look, and the look and the learning, of conversations of 200
-// personas by messages (Arg: their number).
+// The cost that learning sets adds to a request: the look, and the look and the learning, of conversations of
+// 200 personas by messages (Arg: their number).
 void sketch(benchmark::State& state, bool learn) {
   SharedPrefixDetector sketch((SharedPrefixDetectorOptions()));
   Random random(3);

@@ -29,7 +29,7 @@ std::string shard(const std::string& tensor) {
   return bytes + header + std::string(8, '\1');
 }
 
-// Of this process; holds the shards "a.safetensors" and "b.safetensors" of the tensors "a" and "b".
+// This process's folder; holds the shards "a.safetensors" and "b.safetensors" of the tensors "a" and "b".
 struct ModelDir {
   ModelDir()
       : path(std::filesystem::temp_directory_path() / ("checkpoint_fuzz." + std::to_string(getpid()))) {

@@ -1,5 +1,5 @@
-// What etcd says, or whatever answers in its place: each answer as each kind, and a watch's stream however it
-// is cut.
+// Answers of etcd, or of another program in its place: each answer as each kind, and a watch's stream however
+// it is cut.
 
 #include <cstdint>
 #include <cstdlib>

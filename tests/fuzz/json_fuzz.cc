@@ -1,5 +1,5 @@
-// What parse_json accepts is written and read back as the same value, and nothing it writes needs escaping
-// again.
+// JSON that parse_json accepts is written and read back as the same value, and nothing it writes needs
+// escaping again.
 
 #include <cstdlib>
 

@@ -1,5 +1,5 @@
-// What a worker without a model is told: its node profile (YAML) and the faults it shall have (the body of
-// POST /sim/faults). Either is refused, or every number is one that a step's time can be made of.
+// Inputs of a worker without a model: its node profile (YAML) and the faults it shall have (the body of POST
+// /sim/faults). Either is refused, or every number is one that a step's time can be made of.
 
 #include <cmath>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What another gateway sends, placements or a ledger: any bytes decode or are refused, and what decodes is
+// Messages of another gateway, placements or a ledger: any bytes decode or are refused, and what decodes is
 // encoded as it was.
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What gateways write into etcd for each other and send each other: the table, a sample of loads,
+// State that gateways write into etcd for each other and send each other: the table, a sample of loads,
 // announcements, and the message that holds such parts. Any bytes are decoded or refused by name; what was
 // decoded says the same when it is encoded and decoded again.
 

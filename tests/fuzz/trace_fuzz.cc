@@ -1,6 +1,6 @@
-// What capacity planners hand to the simulator: lines of a trace, a table of lengths, and a file of faults. A
-// line is refused, or what it says is written again as a line that says the same, and joined with all lines
-// before it has as many ids as it had; faults that parse can be checked against any fleet.
+// Files that capacity planners hand to the simulator: lines of a trace, a table of lengths, and a file of
+// faults. A line is refused, or what it says is written again as a line that says the same, and joined with
+// all lines before it has as many ids as it had; faults that parse can be checked against any fleet.
 
 #include <algorithm>
 #include <cmath>

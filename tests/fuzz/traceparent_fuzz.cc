@@ -30,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   require((context->flags & ~(TraceContext::kSampled | TraceContext::kRandom)) == 0);
   const std::string header = context->header();
   require(troupe::parse_traceparent(header) == context);
-  // Of version 00 all but unknown flags is as it came.
+  // Version 00 is passed on as it came, but for unknown flags.
   if (text.starts_with("00-"))
     require(text.size() == header.size() && header.substr(0, 53) == text.substr(0, 53));
   require(header.find(context->trace_id()) == 3 &&

@@ -1,6 +1,6 @@
-// What workers say, and may say wrongly: an event of GET /v1/residency (its name is the input's first line),
-// the usage at the end of an answer, and a refusal for length. And what gateways say of pins in etcd. What is
-// understood says the same when it is written again.
+// Reports of workers, which may be wrong: an event of GET /v1/residency (its name is the input's first line),
+// the usage at the end of an answer, and a refusal for length. Also the pins that gateways write into etcd.
+// What is understood says the same when it is written again.
 
 #include <cstdint>
 #include <cstdlib>

@@ -29,7 +29,7 @@ class Mirrors {
     buffers_.push_back(*std::move(buffer));
     return copy;
   }
-  // What is there before is the poison of the test, or what the op adds to.
+  // Its contents before are the poison of the test, or what the op adds to.
   Tensor output(const Tensor& host) {
     const Tensor copy = input(host);
     outputs_.emplace_back(host, copy.data);

@@ -1,71 +1,47 @@
-// PrefixCache: blocks that stay although no request uses them. Pinned blocks are never evicted; the planned
-// prefixes of sets at home here are evicted when nothing else is left.
+#include "worker/kv/pinning.h"
 
 #include <algorithm>
 
-#include "worker/kv/prefix_cache.h"
-#include "worker/kv/prefix_cache_impl.h"
-
 namespace troupe {
 
-PrefixCache::Pin PrefixCache::pin(const Match& match, const PartialMatch& partial) {
-  Impl& c = *impl_;
-  Pin pin;
-  if (match.run >= 0) {
-    const bool whole = match.run_count == c.tree.run(match.run).count();
-    pin.path = {whole ? match.run : c.split(match.run, match.run_count), match.count};
-  }
-  for (RadixNodeId id = pin.path.run; id >= 0; id = c.tree.run(id).parent) c.pin(id);
+PrefixPin Pinning::pin(const PrefixMatch& match, const PartialMatch& partial) {
+  PrefixPin pin;
+  if (match.run >= 0) pin.path = {holds_.whole_run(match), match.count};
+  for (RadixNodeId id = pin.path.run; id >= 0; id = tree_.run(id).parent) pin_run(id);
   if (partial.block < 0) return pin;
-  pin.partial = c.tree.run(partial.run).count() > 1 ? c.split(partial.run, 1) : partial.run;
-  c.pin(pin.partial);
+  pin.partial = holds_.whole_run(partial);
+  pin_run(pin.partial);
   return pin;
 }
 
-void PrefixCache::unpin(const Pin& pin) {
-  if (pin.partial >= 0) impl_->unpin(pin.partial);
+void Pinning::unpin(const PrefixPin& pin) {
+  if (pin.partial >= 0) unpin_run(pin.partial);
   for (RadixNodeId id = pin.path.run; id >= 0;) {
-    const RadixNodeId before = impl_->tree.run(id).parent;
-    impl_->unpin(id);
+    const RadixNodeId before = tree_.run(id).parent;
+    unpin_run(id);
     id = before;
   }
 }
 
-int32_t PrefixCache::pinned_count() const {
-  return impl_->pinned_count;
-}
-
-int32_t PrefixCache::pinned_count(const Match& match) const {
+int32_t Pinning::pinned_count(const PrefixMatch& match) const {
   // All runs before a pinned one are pinned.
-  for (RadixNodeId id = match.run; id >= 0; id = impl_->tree.run(id).parent) {
-    const RadixNode& r = impl_->tree.run(id);
+  for (RadixNodeId id = match.run; id >= 0; id = tree_.run(id).parent) {
+    const RadixNode& r = tree_.run(id);
     if (r.pins > 0) return std::min(match.count, r.depth + r.count());
   }
   return 0;
 }
 
-void PrefixCache::set_planned(const LockedPrefix& path, int32_t count, bool planned) {
-  if (!planned && impl_->planned_count == 0) return;
-  for (RadixNodeId id = path.run; id >= 0;) {
-    RadixNode& r = impl_->tree.run(id);
-    id = r.parent;
-    if (r.planned == planned || r.depth + r.count() > count) continue;
-    r.planned = planned;
-    impl_->planned_count += planned ? 1 : -1;
-  }
+void Pinning::pin_run(RadixNodeId id) {
+  RadixNode& r = tree_.run(id);
+  holds_.take_unused(id);
+  if (r.pins++ == 0) pinned_count_ += r.count();
 }
 
-void PrefixCache::Impl::pin(RadixNodeId id) {
-  RadixNode& r = tree.run(id);
-  if (r.references++ == 0) pool->add_cached(-r.count());
-  if (r.pins++ == 0) pinned_count += r.count();
-  if (r.listed) unlist(id);
-}
-
-void PrefixCache::Impl::unpin(RadixNodeId id) {
-  RadixNode& r = tree.run(id);
-  if (--r.pins == 0) pinned_count -= r.count();
-  drop(id);
+void Pinning::unpin_run(RadixNodeId id) {
+  RadixNode& r = tree_.run(id);
+  if (--r.pins == 0) pinned_count_ -= r.count();
+  holds_.drop(id);
 }
 
 }  // namespace troupe

@@ -5,8 +5,11 @@
 // (the tail of a conversation): it has no hash, and is found by what is before it and its token ids. Eviction
 // takes unreferenced leaves only, from their last block on, the one of the least learned value first
 // (eviction_score.h). The cache also knows blocks in the making: the block that a running request computes
-// next is announced, so a second request for the same prefix waits instead of computing it again. Pure; not
-// thread-safe.
+// next is announced, so a second request for the same prefix waits instead of computing it again.
+//
+// Its parts: lookup.h, insertion.h, run_holds.h (references of requests), pinning.h, idle_leaves.h and
+// eviction.h, use_history.h (what eviction learns from), discard.h, announcements.h, cached_conversations.h.
+// Pure; not thread-safe.
 
 #include <cstdint>
 #include <memory>
@@ -17,8 +20,11 @@
 #include "common/core/block_hash.h"
 #include "common/core/status.h"
 #include "worker/kv/block_pool.h"
+#include "worker/kv/block_set.h"
 #include "worker/kv/conversations.h"
+#include "worker/kv/prefix_blocks.h"
 #include "worker/kv/residency.h"
+#include "worker/kv/types.h"
 
 namespace troupe {
 
@@ -28,44 +34,18 @@ class PrefixCache {
   PrefixCache(BlockPool* pool, int32_t block_size, Residency* residency = nullptr);
   ~PrefixCache();
 
-  // The leading blocks of a prompt that are cached, up to some place in a run. Valid until the cache changes.
-  struct Match {
-    int32_t count = 0;      // blocks
-    RadixNodeId run = -1;   // of the last of them
-    int32_t run_count = 0;  // of its blocks; the run may have more
-  };
-  // Full blocks of a prompt, from its first one on. Those behind the request's path are new, and computed.
-  struct Blocks {
-    std::span<const Hash128> hashes;  // of all that are known, so more perhaps than there are blocks
-    std::span<BlockId> blocks;
-    std::span<const TokenId> ids = {};  // of all the blocks, or none
-    Hash128 root = {};                  // what a path of nothing hangs on (a salt)
-    // The user of the request (its session) as the cache distinguishes them: blocks that many users share are
-    // worth more than blocks that one user came back for.
-    uint64_t user = 0;
-    // The holder that residency counts them to; a zero name: none.
-    HolderKind kind = HolderKind::kSession;
-    Hash128 holder = {};
-    bool planned = false;      // of a set that is at home here
-    bool each_itself = false;  // in a simulation, instead: each block is a session under its own hash
-  };
-  struct Tail {
-    BlockId block = -1;
-    std::span<const TokenId> ids;  // fewer than fill it, at least one
-    Hash128 root = {};
-    uint64_t user = 0;
-  };
-  struct Counts {
-    int64_t evicted = 0;         // blocks
-    int64_t evicted_shared = 0;  // of those, used by more than one user
-  };
+  using Match = PrefixMatch;
+  using Blocks = PrefixBlocks;
+  using Tail = PartlyFilledBlock;
+  using Pin = PrefixPin;
+  using Counts = EvictionCounts;
 
   // Finds the leading blocks of this chain of hashes that are cached. Does not touch recency.
   Match find(std::span<const Hash128> hashes) const;
   // How many of them have no reference: the last ones, since a reference to a block is one to all before it.
   int32_t unreferenced_count(const Match& match) const;
   // Finds a block behind `match` (full or tail, in use or not) that begins as `ids` does: the one with most
-  // ids in common among the kCandidatesMax youngest; block -1 where none has `count_min` (>= 1).
+  // ids in common among the kPartialCandidatesMax youngest; block -1 where none has `count_min` (>= 1).
   PartialMatch find_partial(const Match& match, Hash128 root, std::span<const TokenId> ids,
                             int32_t count_min) const;
   enum class RunState : uint8_t {
@@ -104,12 +84,6 @@ class PrefixCache {
   // Frees up to `count` blocks. Returns the number freed.
   int32_t evict(int32_t count);
 
-  // Blocks that are kept although no request holds them.
-  struct Pin {
-    LockedPrefix path;
-    // A block behind it that is partly filled, or of which only the beginning counts.
-    RadixNodeId partial = -1;
-  };
   // Keeps all of the match and the block of `partial` (block -1: none) until unpin(); this is not a use.
   Pin pin(const Match& match, const PartialMatch& partial);
   // Makes them evictable again, as blocks that became idle now.
@@ -146,8 +120,6 @@ class PrefixCache {
     std::vector<Pin> pins;
   };
   Status verify(const Holds& holds, BlockSet& in_cache) const;
-
-  static constexpr int kCandidatesMax = 8;
 
  private:
   struct Impl;

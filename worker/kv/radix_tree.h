@@ -53,9 +53,11 @@ struct RadixNode {
   // The tree lets go of it: it is found no more, nor is what comes behind it, and it goes with its last
   // reference. So it always has one.
   bool corrupt : 1 = false;
-  uint32_t trust : 2 = 0;    // failures of its requests that it outlives (discard.cc)
+  uint32_t trust : 2 = 0;    // failures of its requests that it outlives (discard.cc), up to kTrust
   Residency::Extent extent;  // whose its blocks are
   RunUse use;
+
+  static constexpr uint32_t kTrust = 2;  // of a run that a request has drawn tokens from
 
   int32_t count() const { return static_cast<int32_t>(blocks.size()); }
   bool is_tail() const { return tail_id_count > 0; }

@@ -13,7 +13,7 @@
 #include "common/core/regular_file.h"
 #include "common/json/wide_integers.h"
 #include "worker/text/jinja/parser.h"
-#include "worker/text/jinja/runtime.h"
+#include "worker/text/jinja/run.h"
 #include "worker/text/json_fields.h"
 #include "worker/text/template_probe.h"
 
@@ -231,7 +231,7 @@ StatusOr<std::string> ChatTemplate::render(const bj::object& context) const {
                     to_value(entry.value()));
     }
     jinja::RuntimeLimits limits{impl_->limits.steps_max, impl_->limits.output_bytes_max};
-    return jinja::Runtime(limits, std::move(variables), std::move(now)).render(impl_->block);
+    return jinja::render(impl_->block, limits, std::move(variables), std::move(now));
   } catch (const jinja::JinjaError& error) {
     return to_status(error);
   }

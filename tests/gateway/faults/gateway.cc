@@ -247,7 +247,7 @@ bool FaultGateway::may_be_spared(NodeIndex node) const {
   return false;
 }
 
-// Who is home can be asked; nobody is above a bound.
+// The homes of a set may be asked, and no set or node is above its bound.
 void FaultGateway::check_table() {
   std::vector<size_t> sets(health_.size(), 0);
   const bool strict = options_.affinity.mode == Mode::kStrict;

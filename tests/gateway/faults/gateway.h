@@ -103,7 +103,7 @@ class FaultGateway {
   // Is told of the same cluster, sizes, loads and gateways, and of nothing else: a table is to follow from
   // those alone.
   std::unique_ptr<Router> twin_;
-  // What its router plans by where gateways sample their loads themselves, and when it last did.
+  // The loads that its router plans by where gateways sample them themselves, and when it last did.
   SharedLoads others_;
   TimePoint planned_at_{};
   std::vector<NodeHealth> health_;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a world of the fault simulation came to.
+// The outcome of a world of the fault simulation.
 
 #include <cstdint>
 #include <string>

@@ -206,7 +206,7 @@ void RequestsWorld::heard_end(const Shared& request) {
 
 // --- the workers ---
 
-// What was on its way when the gateway turned away is lost; so is what is behind a partition, until that is
+// Bytes on their way when the gateway turned away are lost; so are those behind a partition, until that is
 // over.
 void RequestsWorld::put(const Shared& request, uint64_t number, const std::string& bytes) {
   if (!request->ended && request->tries == number && !bytes.empty()) heard(request, bytes);

@@ -55,7 +55,7 @@ class RequestsWorld : private Timeline, private NodeSignals {
     std::string resume_body, held, client;
     TimePoint heard_at{}, began_at{}, deadline{};
   };
-  // What a worker has to send of one try.
+  // The answer of a worker to one try, as far as it has to send it.
   struct Answer {
     std::string id;
     int at = 0;  // the next token

@@ -207,7 +207,7 @@ void SharedWorld::deliver(size_t g, const Store::Change& change) {
   });
 }
 
-// What was on its way does not arrive; the gateway sees it sooner or later.
+// Events on their way do not arrive; the gateway sees the break sooner or later.
 void SharedWorld::break_watch(size_t g, Duration seen_after) {
   Host& host = hosts_[g];
   if (host.watch == 0) return;

@@ -14,8 +14,8 @@ using std::chrono::seconds;
 
 constexpr Duration kFaultsFor = seconds(20);
 constexpr Duration kAskedFor = seconds(24);
-// Of the questions that are answered again: leases of gateways that are gone have run out, broken watches are
-// seen, news of the dead are not heeded any more, whoever is left leads and has planned.
+// The time from when questions are answered again: leases of gateways that are gone have run out, broken
+// watches are seen, news of the dead are not heeded any more, a gateway that is left leads and has planned.
 constexpr Duration kSettled = seconds(20);
 constexpr Duration kRunFor = kFaultsFor + seconds(40);
 // From the store to everybody.
@@ -178,7 +178,7 @@ void SharedWorld::restart(size_t g) {
 void SharedWorld::any_fault() {
   out_.faults += 1;
   size_t g = pick(hosts_.size());
-  // What befalls the one that plans is of most interest.
+  // A fault of the one that plans is of most interest.
   for (size_t i = 0; i < hosts_.size() && chance(0.6); ++i) {
     if (hosts_[i].round->shared().holds_key()) g = i;
   }

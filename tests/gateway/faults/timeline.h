@@ -1,7 +1,7 @@
 #pragma once
 
-// What the worlds of the fault simulation have in common: virtual time and its events, chance, and one
-// breach. All of a run follows from the seed.
+// The common base of the worlds of the fault simulation: virtual time and its events, chance, and one breach.
+// All of a run follows from the seed.
 
 #include <cstdint>
 #include <functional>
@@ -39,7 +39,7 @@ class Timeline {
 
   // Since the world's beginning.
   Duration elapsed() const { return now_ - kBegin; }
-  // What a clock shows that shows `offset` when this one is at zero, and runs `rate` times as fast.
+  // The time on a clock that shows `offset` when this one is at zero, and runs `rate` times as fast.
   TimePoint skewed(Duration offset, double rate) const;
 
   void say(const std::string& what) const;

@@ -1,7 +1,7 @@
 #pragma once
 
-// What a worker is to routing, and nothing more: it lives and dies, holds prefixes in a cache that is too
-// small, and tells of its changes in numbered events. The truth that gateways are held against.
+// A worker as routing sees it, and nothing more: it lives and dies, holds prefixes in a cache that is too
+// small, and reports its changes in numbered events. The truth that gateways are held against.
 
 #include <cstdint>
 #include <deque>

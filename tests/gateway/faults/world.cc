@@ -9,7 +9,7 @@ namespace {
 
 constexpr Duration kFaultsFor = std::chrono::seconds(20);
 constexpr Duration kAskedFor = std::chrono::seconds(26);
-// Of the messages that flow again: then every gateway has tried every other one again, has heard of those
+// The time from when messages flow again: then every gateway has tried every other one again, knows of those
 // that live, and of none that died; and between two of its seconds, what one plans reaches all.
 constexpr Duration kHeardAnew =
     std::max<Duration>(Gateways::kSilence, GossipRules().retry_max) + std::chrono::milliseconds(1600);
@@ -365,7 +365,7 @@ void World::connect_streams() {
   }
 }
 
-// What was on its way arrives or not; then the reader sees it.
+// Events on their way arrive or not; then the reader sees the break.
 void World::break_stream(size_t gateway, NodeIndex node) {
   Stream& stream = streams_[gateway][node];
   if (!stream.connected) return;

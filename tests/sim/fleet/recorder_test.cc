@@ -55,7 +55,7 @@ TEST(Recorder, CountsOnlyArrivalsAfterTheWarmUp) {
   EXPECT_EQ(result.seconds[5].arrived, 1) << "series have the warm-up too";
 }
 
-// Of two requests with one prompt the first is never admitted; the second finds half of it.
+// Two requests have one prompt: the first is never admitted, the second finds half of it.
 TEST(Recorder, UnadmittedRequestCountsAsAMiss) {
   Recorder recorder({.warmup = seconds(10), .pooled_kv_tokens = 1000});
   const auto ask = [&recorder](int at) {

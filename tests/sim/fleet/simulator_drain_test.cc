@@ -26,7 +26,7 @@ TEST(SimulatorDrain, ANodeGoesWithoutBreakingAnybodyOff) {
   }
 }
 
-// Whoever is not done by then goes on elsewhere.
+// A request that is not done by then goes on elsewhere.
 TEST(SimulatorDrain, ItsTimeIsBounded) {
   PersonaWorkload workload = kSmall;
   workload.output_tokens = 1500;

@@ -99,7 +99,7 @@ TEST(Simulator, ARollingRestartCostsLittleWhereAllHoldEverything) {
   EXPECT_LT(calm - ahead, 0.6 * (calm - cold));
 }
 
-// Whoever was computing for others dies, comes back and has it done again.
+// The node that was computing for others dies, comes back and has it done again.
 TEST(Simulator, WhatWasBeingComputedAheadDiesWithItsNode) {
   SimulationOptions options = options_of(3, 2);
   options.conservation_every = 512;

@@ -12,8 +12,8 @@
 namespace troupe::sim {
 namespace simulator_test {
 
-// The study's node: step = max(4.2 ms + 30 ns a KV token of the decodes, prompt tokens / 30,000 per s) + 0.3
-// ms.
+// The study's node: step = max(4.2 ms + 30 ns a KV token of the decodes, prompt tokens / 30,000 per s) +
+// 0.3 ms.
 // A node that is back before anybody saw it go is used like any other: only its streams were lost.
 TEST(Simulator, ANodeThatIsBackBeforeItsDeathIsSeenIsNotTakenForDead) {
   SimulationOptions options = options_of(2);
@@ -196,7 +196,7 @@ TEST(Simulator, InGossipModeOnlyPeersReportWhichNodeHoldsWhat) {
   EXPECT_LT(run_personas(kSmall, options).hit_tokens, exact - 0.05) << "each knows its own eighth only";
 }
 
-// Whose nodes do not tell what they did, they plan from what all have sent. A sample that stays with its
+// Gateways whose nodes do not report what they did plan from what all have sent. A sample that stays with its
 // gateway is an eighth of it.
 TEST(Simulator, WithoutReportsGatewaysPlanFromWhatAllOfThemSend) {
   SimulationOptions options = options_of(16, 1);
@@ -212,8 +212,8 @@ TEST(Simulator, WithoutReportsGatewaysPlanFromWhatAllOfThemSend) {
   EXPECT_LT(untold, eight - 0.1);
 }
 
-// Of half of the sets every prompt is cached, of the others little is: nodes have as much to do only if the
-// plan goes by what answers tell of it.
+// Half of the sets have every prompt cached, the others little: nodes have as much to do only if the plan
+// goes by what answers report of it.
 TEST(Simulator, AnswersReportWhatWasCached) {
   std::vector<TraceRequest> requests;
   for (uint64_t i = 0; i < 2400; ++i) {
@@ -254,7 +254,7 @@ TEST(Simulator, AGatewayThatRestartsGoesOnAlmostAsBefore) {
   }
 }
 
-// What was not started is sent again, what was goes on; without `resume` it is cut short.
+// Streams that were not started are sent again, those that were go on; without `resume` they are cut short.
 TEST(Simulator, ADeadNodesStreamsAreLostUnlessTheyGoOnElsewhere) {
   SimulationOptions options = options_of(4, 2);
   options.faults = *parse_faults("{\"at_s\": 30, \"kill\": 1}\n{\"at_s\": 45, \"return\": 1}", "f");

@@ -9,7 +9,7 @@ namespace troupe::jinja {
 
 class Runtime::Depth {
  public:
-  explicit Depth(int& depth) : depth_(depth) {
+  explicit Depth(Runtime& runtime) : depth_(runtime.depth_) {
     if (depth_ >= kMax) throw JinjaError("recursion of more than 1000 levels");
     ++depth_;
   }

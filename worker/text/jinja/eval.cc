@@ -1,3 +1,5 @@
+#include "worker/text/jinja/eval.h"
+
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -5,7 +7,6 @@
 #include "worker/text/jinja/filters.h"
 #include "worker/text/jinja/meter.h"
 #include "worker/text/jinja/operators.h"
-#include "worker/text/jinja/runtime.h"
 #include "worker/text/jinja/text.h"
 
 namespace troupe::jinja {
@@ -46,9 +47,9 @@ bool compare(Runtime& runtime, const std::string& name, const Value& left, const
 
 }  // namespace
 
-Value Runtime::eval(const Expr& expr, const FramePtr& frame) {
-  Depth depth(depth_);
-  step();
+Value Evaluator::eval(const Expr& expr, const FramePtr& frame) {
+  Runtime::Depth depth(runtime_);
+  runtime_.step();
   try {
     return eval_node(expr, frame);
   } catch (JinjaError& error) {
@@ -57,7 +58,7 @@ Value Runtime::eval(const Expr& expr, const FramePtr& frame) {
   }
 }
 
-Value Runtime::eval_node(const Expr& expr, const FramePtr& frame) {
+Value Evaluator::eval_node(const Expr& expr, const FramePtr& frame) {
   switch (expr.type) {
     case ExprType::kConst:
       return expr.value;
@@ -70,7 +71,7 @@ Value Runtime::eval_node(const Expr& expr, const FramePtr& frame) {
     case ExprType::kDict:
       return eval_dict(expr, frame);
     case ExprType::kAttribute:
-      return attribute(eval(*expr.items[0], frame), expr.name);
+      return runtime_.attribute(eval(*expr.items[0], frame), expr.name);
     case ExprType::kItem:
       return eval_item(expr, frame);
     case ExprType::kSlice:
@@ -89,7 +90,7 @@ Value Runtime::eval_node(const Expr& expr, const FramePtr& frame) {
     }
     case ExprType::kBinary: {
       Value left = eval(*expr.items[0], frame);
-      return binary(*this, expr.name, left, eval(*expr.items[1], frame));
+      return binary(runtime_, expr.name, left, eval(*expr.items[1], frame));
     }
     case ExprType::kConcat:
       return eval_concat(expr, frame);
@@ -111,26 +112,26 @@ Value Runtime::eval_node(const Expr& expr, const FramePtr& frame) {
   return Value();
 }
 
-Value Runtime::eval_name(const std::string& name, const FramePtr& frame) {
+Value Evaluator::eval_name(const std::string& name, const FramePtr& frame) {
   int64_t passed = 0;
   const Value* found = frame->find(name, &passed);
   // A scope may have thousands of variables, which a template may read in a loop, so the search is charged.
-  if (passed > 32) step(passed / 32);
+  if (passed > 32) runtime_.step(passed / 32);
   if (found != nullptr) return *found;
-  if (const Value* value = context_.find(std::string_view(name))) return *value;
+  if (const Value* value = runtime_.variable(name)) return *value;
   Value result;
   if (find_global(name, result)) return result;
   return Value::undefined("'" + std::string(clipped(name)) + "' is undefined");
 }
 
-std::vector<Value> Runtime::eval_all(const std::vector<ExprPtr>& exprs, const FramePtr& frame) {
+std::vector<Value> Evaluator::eval_all(const std::vector<ExprPtr>& exprs, const FramePtr& frame) {
   std::vector<Value> values;
   values.reserve(exprs.size());
   for (const ExprPtr& expr : exprs) values.push_back(eval(*expr, frame));
   return values;
 }
 
-Value Runtime::eval_dict(const Expr& expr, const FramePtr& frame) {
+Value Evaluator::eval_dict(const Expr& expr, const FramePtr& frame) {
   Dict dict;
   for (size_t i = 0; i + 1 < expr.items.size(); i += 2) {
     Value key = eval(*expr.items[i], frame);
@@ -139,22 +140,29 @@ Value Runtime::eval_dict(const Expr& expr, const FramePtr& frame) {
   return make_dict(std::move(dict));
 }
 
-Value Runtime::eval_item(const Expr& expr, const FramePtr& frame) {
+Value Evaluator::eval_item(const Expr& expr, const FramePtr& frame) {
   Value value = eval(*expr.items[0], frame);
   const Expr& index = *expr.items[1];
   if (index.type == ExprType::kSlice) return eval_slice(value, index, frame);
-  return item(value, eval(index, frame));
+  return runtime_.item(value, eval(index, frame));
 }
 
-Value Runtime::eval_slice(const Value& value, const Expr& expr, const FramePtr& frame) {
+Value Evaluator::eval_slice(const Value& value, const Expr& expr, const FramePtr& frame) {
   std::optional<int64_t> bounds[3];
   for (size_t i = 0; i < 3; ++i) {
     if (expr.items[i] != nullptr) bounds[i] = slice_bound(eval(*expr.items[i], frame));
   }
-  return slice(*this, value, {bounds[0], bounds[1], bounds[2]});
+  return slice(runtime_, value, {bounds[0], bounds[1], bounds[2]});
 }
 
-Arguments Runtime::eval_arguments(const Expr& call, const FramePtr& frame) {
+Value Evaluator::filtered(const Expr& filters, const FramePtr& frame, std::string captured) {
+  Value outer = std::exchange(filter_input_, runtime_.text(std::move(captured)));
+  Value result = eval(filters, frame);
+  filter_input_ = std::move(outer);
+  return result;
+}
+
+Arguments Evaluator::eval_arguments(const Expr& call, const FramePtr& frame) {
   Arguments arguments;
   arguments.positional = eval_all(call.positional, frame);
   for (const auto& [name, expr] : call.named) {
@@ -165,40 +173,40 @@ Arguments Runtime::eval_arguments(const Expr& call, const FramePtr& frame) {
   }
   if (call.star != nullptr) {
     Value more = eval(*call.star, frame);
-    for (Value& value : iterate(more)) arguments.positional.push_back(std::move(value));
+    for (Value& value : runtime_.iterate(more)) arguments.positional.push_back(std::move(value));
   }
   if (call.double_star != nullptr) add_named(eval(*call.double_star, frame), arguments);
   return arguments;
 }
 
-Value Runtime::eval_call(const Expr& expr, const FramePtr& frame) {
+Value Evaluator::eval_call(const Expr& expr, const FramePtr& frame) {
   Value subject = eval(*expr.items[0], frame);
   Arguments arguments = eval_arguments(expr, frame);
-  if (expr.type == ExprType::kCall) return call(subject, arguments);
-  if (expr.type == ExprType::kTest) return Value(apply_test(*this, expr.name, subject, arguments));
-  return apply_filter(*this, expr.name, subject, arguments);
+  if (expr.type == ExprType::kCall) return runtime_.call(subject, arguments);
+  if (expr.type == ExprType::kTest) return Value(apply_test(runtime_, expr.name, subject, arguments));
+  return apply_filter(runtime_, expr.name, subject, arguments);
 }
 
-Value Runtime::eval_compare(const Expr& expr, const FramePtr& frame) {
+Value Evaluator::eval_compare(const Expr& expr, const FramePtr& frame) {
   Value left = eval(*expr.items[0], frame);
   for (size_t i = 0; i < expr.names.size(); ++i) {
     Value right = eval(*expr.items[i + 1], frame);
-    if (!compare(*this, expr.names[i], left, right)) return Value(false);
+    if (!compare(runtime_, expr.names[i], left, right)) return Value(false);
     left = std::move(right);
   }
   return Value(true);
 }
 
-Value Runtime::eval_concat(const Expr& expr, const FramePtr& frame) {
+Value Evaluator::eval_concat(const Expr& expr, const FramePtr& frame) {
   std::string out;
   for (const ExprPtr& part : expr.items) {
     out += to_text(eval(*part, frame));
-    check_text(out.size());
+    runtime_.check_text(out.size());
   }
-  return text(std::move(out));
+  return runtime_.text(std::move(out));
 }
 
-Value Runtime::eval_condition(const Expr& expr, const FramePtr& frame) {
+Value Evaluator::eval_condition(const Expr& expr, const FramePtr& frame) {
   if (eval(*expr.items[1], frame).truthy()) return eval(*expr.items[0], frame);
   if (expr.items[2] != nullptr) return eval(*expr.items[2], frame);
   return Value::undefined("the inline if was false and has no else");

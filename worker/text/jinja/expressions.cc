@@ -1,180 +1,184 @@
-// The expression half of the parser, from the loosest binding to the tightest:
+// From the loosest binding to the tightest:
 // a if b else c < or < and < not < comparison < + - < ~ < * / // % < ** < unary - + < . [] () < | is.
+
+#include "worker/text/jinja/expressions.h"
 
 #include <algorithm>
 #include <charconv>
 
 #include "absl/strings/str_cat.h"
-#include "common/core/status.h"
-#include "worker/text/jinja/parser.h"
+#include "worker/text/jinja/arguments.h"
+#include "worker/text/jinja/filters.h"
+#include "worker/text/jinja/nodes.h"
 
 namespace troupe::jinja {
 namespace {
 
 constexpr int kExprLevelsMax = 150;
 
-int depth_of(const ExprPtr& expr) {
-  return expr == nullptr ? 0 : expr->depth;
-}
-
-}  // namespace
-
-Parser::Level::Level(Parser& parser, int max) : depth_(parser.expr_level_) {
-  if (depth_ >= max) parser.fail("expressions nested too deeply");
-  ++depth_;
-}
-
-ExprPtr Parser::make(ExprType type) const {
-  auto expr = std::make_unique<Expr>();
-  expr->type = type;
-  expr->line = peek().line;
-  return expr;
-}
-
-ExprPtr Parser::finish(ExprPtr expr) const {
-  int depth = 0;
-  for (const ExprPtr& item : expr->items) depth = std::max(depth, depth_of(item));
-  for (const ExprPtr& argument : expr->positional) depth = std::max(depth, depth_of(argument));
-  for (const auto& [name, argument] : expr->named) depth = std::max(depth, depth_of(argument));
-  depth = std::max({depth, depth_of(expr->star), depth_of(expr->double_star)});
-  expr->depth = depth + 1;
-  if (expr->depth > kExprDepthMax)
-    fail(absl::StrCat("an expression of more than ", kExprDepthMax, " levels"));
-  return expr;
-}
-
-ExprPtr Parser::make_binary(ExprType type, std::string name, ExprPtr left, ExprPtr right) const {
-  ExprPtr expr = make(type);
+ExprPtr make_binary(const TokenStream& tokens, ExprType type, std::string name, ExprPtr left, ExprPtr right) {
+  ExprPtr expr = make_expr(tokens, type);
   expr->line = left->line;
   expr->name = std::move(name);
   expr->items.push_back(std::move(left));
   expr->items.push_back(std::move(right));
-  return finish(std::move(expr));
+  return finish_expr(tokens, std::move(expr));
 }
 
-bool Parser::at_tuple_end() const {
-  TokenType type = peek().type;
-  return type == TokenType::kVariableEnd || type == TokenType::kBlockEnd || at_operator(")") ||
-         at_operator("=");
-}
-
-ExprPtr Parser::parse_tuple(TupleKind kind) {
-  return parse_tuple_rest(kind == TupleKind::kFull ? parse_expression() : parse_or(), kind);
-}
-
-ExprPtr Parser::parse_tuple_rest(ExprPtr first, TupleKind kind) {
-  if (!at_operator(",")) return first;
-  ExprPtr tuple = make(ExprType::kTuple);
-  tuple->items.push_back(std::move(first));
-  while (skip_operator(",")) {
-    if (at_tuple_end()) break;
-    tuple->items.push_back(kind == TupleKind::kFull ? parse_expression() : parse_or());
-  }
-  return finish(std::move(tuple));
-}
-
-ExprPtr Parser::parse_expression() {
-  Level level(*this, kExprLevelsMax);
-  ExprPtr expr = parse_or();
-  while (skip_name("if")) {
-    ++conditional_level_;
-    ExprPtr condition = make(ExprType::kCondition);
-    condition->items.push_back(std::move(expr));
-    condition->items.push_back(parse_or());
-    condition->items.push_back(skip_name("else") ? parse_expression() : nullptr);
-    expr = finish(std::move(condition));
-    --conditional_level_;
-  }
-  return expr;
-}
-
-ExprPtr Parser::parse_or() {
-  ExprPtr left = parse_and();
-  while (skip_name("or")) left = make_binary(ExprType::kOr, "or", std::move(left), parse_and());
-  return left;
-}
-
-ExprPtr Parser::parse_and() {
-  ExprPtr left = parse_not();
-  while (skip_name("and")) left = make_binary(ExprType::kAnd, "and", std::move(left), parse_not());
-  return left;
-}
-
-ExprPtr Parser::parse_not() {
-  if (!at_name("not")) return parse_compare();
-  Level level(*this, kExprLevelsMax);
-  ExprPtr expr = make(ExprType::kNot);
-  expect_name("not");
-  expr->items.push_back(parse_not());
-  return finish(std::move(expr));
-}
-
-std::string Parser::skip_comparison() {
+// Returns an operator of comparison that is read, or nothing: there is none.
+std::string skip_comparison(TokenStream& tokens) {
   for (std::string_view sign : {"==", "!=", "<=", ">=", "<", ">"}) {
-    if (skip_operator(sign)) return std::string(sign);
+    if (tokens.skip_operator(sign)) return std::string(sign);
   }
-  if (skip_name("in")) return "in";
-  if (at_name("not") && peek(1).type == TokenType::kName && peek(1).text == "in") {
-    pos_ += 2;
+  if (tokens.skip_name("in")) return "in";
+  if (tokens.at_name("not") && tokens.peek(1).type == TokenType::kName && tokens.peek(1).text == "in") {
+    tokens.next();
+    tokens.next();
     return "not in";
   }
   return {};
 }
 
-ExprPtr Parser::parse_compare() {
+ExprPtr parse_number(TokenStream& tokens) {
+  ExprPtr expr = make_expr(tokens, ExprType::kConst);
+  bool is_float = tokens.peek().type == TokenType::kFloat;
+  const std::string& digits = tokens.peek().text;
+  int64_t integer = 0;
+  double number = 0;
+  const char* end = digits.data() + digits.size();
+  auto result =
+      is_float ? std::from_chars(digits.data(), end, number) : std::from_chars(digits.data(), end, integer);
+  if (result.ec != std::errc()) tokens.fail("the number " + digits + " is out of range");
+  expr->value = is_float ? Value(number) : Value(integer);
+  tokens.next();
+  return expr;
+}
+
+bool at_test_argument(const TokenStream& tokens) {
+  TokenType type = tokens.peek().type;
+  if (type == TokenType::kName) {
+    constexpr std::string_view kNoArguments[] = {"else", "or", "and"};
+    return std::find(std::begin(kNoArguments), std::end(kNoArguments), tokens.peek().text) ==
+           std::end(kNoArguments);
+  }
+  return type == TokenType::kString || type == TokenType::kInteger || type == TokenType::kFloat ||
+         tokens.at_operator("(") || tokens.at_operator("[") || tokens.at_operator("{");
+}
+
+}  // namespace
+
+bool ExpressionParser::at_tuple_end() const {
+  TokenType type = tokens_.peek().type;
+  return type == TokenType::kVariableEnd || type == TokenType::kBlockEnd || tokens_.at_operator(")") ||
+         tokens_.at_operator("=");
+}
+
+ExprPtr ExpressionParser::parse_tuple(TupleKind kind) {
+  ExprPtr first = kind == TupleKind::kFull ? parse_expression() : parse_or();
+  if (!tokens_.at_operator(",")) return first;
+  ExprPtr tuple = make_expr(tokens_, ExprType::kTuple);
+  tuple->items.push_back(std::move(first));
+  while (tokens_.skip_operator(",")) {
+    if (at_tuple_end()) break;
+    tuple->items.push_back(kind == TupleKind::kFull ? parse_expression() : parse_or());
+  }
+  return finish_expr(tokens_, std::move(tuple));
+}
+
+ExprPtr ExpressionParser::parse_expression() {
+  NestingLevel level(tokens_, level_, kExprLevelsMax);
+  ExprPtr expr = parse_or();
+  while (tokens_.skip_name("if")) {
+    ++scope_.conditional_level;
+    ExprPtr condition = make_expr(tokens_, ExprType::kCondition);
+    condition->items.push_back(std::move(expr));
+    condition->items.push_back(parse_or());
+    condition->items.push_back(tokens_.skip_name("else") ? parse_expression() : nullptr);
+    expr = finish_expr(tokens_, std::move(condition));
+    --scope_.conditional_level;
+  }
+  return expr;
+}
+
+ExprPtr ExpressionParser::parse_or() {
+  ExprPtr left = parse_and();
+  while (tokens_.skip_name("or"))
+    left = make_binary(tokens_, ExprType::kOr, "or", std::move(left), parse_and());
+  return left;
+}
+
+ExprPtr ExpressionParser::parse_and() {
+  ExprPtr left = parse_not();
+  while (tokens_.skip_name("and"))
+    left = make_binary(tokens_, ExprType::kAnd, "and", std::move(left), parse_not());
+  return left;
+}
+
+ExprPtr ExpressionParser::parse_not() {
+  if (!tokens_.at_name("not")) return parse_compare();
+  NestingLevel level(tokens_, level_, kExprLevelsMax);
+  ExprPtr expr = make_expr(tokens_, ExprType::kNot);
+  tokens_.expect_name("not");
+  expr->items.push_back(parse_not());
+  return finish_expr(tokens_, std::move(expr));
+}
+
+ExprPtr ExpressionParser::parse_compare() {
   ExprPtr left = parse_sum();
-  std::string name = skip_comparison();
+  std::string name = skip_comparison(tokens_);
   if (name.empty()) return left;
-  ExprPtr compare = make(ExprType::kCompare);
+  ExprPtr compare = make_expr(tokens_, ExprType::kCompare);
   compare->items.push_back(std::move(left));
-  for (; !name.empty(); name = skip_comparison()) {
+  for (; !name.empty(); name = skip_comparison(tokens_)) {
     compare->names.push_back(name);
     compare->items.push_back(parse_sum());
   }
-  return finish(std::move(compare));
+  return finish_expr(tokens_, std::move(compare));
 }
 
-ExprPtr Parser::parse_sum() {
+ExprPtr ExpressionParser::parse_sum() {
   ExprPtr left = parse_concat();
-  while (at_operator("+") || at_operator("-")) {
-    std::string sign = next().text;
-    left = make_binary(ExprType::kBinary, sign, std::move(left), parse_concat());
+  while (tokens_.at_operator("+") || tokens_.at_operator("-")) {
+    std::string sign = tokens_.next().text;
+    left = make_binary(tokens_, ExprType::kBinary, sign, std::move(left), parse_concat());
   }
   return left;
 }
 
-ExprPtr Parser::parse_concat() {
+ExprPtr ExpressionParser::parse_concat() {
   ExprPtr first = parse_product();
-  if (!at_operator("~")) return first;
-  ExprPtr concat = make(ExprType::kConcat);
+  if (!tokens_.at_operator("~")) return first;
+  ExprPtr concat = make_expr(tokens_, ExprType::kConcat);
   concat->items.push_back(std::move(first));
-  while (skip_operator("~")) concat->items.push_back(parse_product());
-  return finish(std::move(concat));
+  while (tokens_.skip_operator("~")) concat->items.push_back(parse_product());
+  return finish_expr(tokens_, std::move(concat));
 }
 
-ExprPtr Parser::parse_product() {
+ExprPtr ExpressionParser::parse_product() {
   ExprPtr left = parse_power();
-  while (at_operator("*") || at_operator("/") || at_operator("//") || at_operator("%")) {
-    std::string sign = next().text;
-    left = make_binary(ExprType::kBinary, sign, std::move(left), parse_power());
+  while (tokens_.at_operator("*") || tokens_.at_operator("/") || tokens_.at_operator("//") ||
+         tokens_.at_operator("%")) {
+    std::string sign = tokens_.next().text;
+    left = make_binary(tokens_, ExprType::kBinary, sign, std::move(left), parse_power());
   }
   return left;
 }
 
-ExprPtr Parser::parse_power() {
+ExprPtr ExpressionParser::parse_power() {
   ExprPtr left = parse_unary(true);
-  while (skip_operator("**")) left = make_binary(ExprType::kBinary, "**", std::move(left), parse_unary(true));
+  while (tokens_.skip_operator("**"))
+    left = make_binary(tokens_, ExprType::kBinary, "**", std::move(left), parse_unary(true));
   return left;
 }
 
-ExprPtr Parser::parse_unary(bool with_filters) {
-  Level level(*this, kExprLevelsMax);
+ExprPtr ExpressionParser::parse_unary(bool with_filters) {
+  NestingLevel level(tokens_, level_, kExprLevelsMax);
   ExprPtr expr;
-  if (at_operator("-") || at_operator("+")) {
-    ExprPtr sign = make(at_operator("-") ? ExprType::kNegate : ExprType::kPlus);
-    next();
+  if (tokens_.at_operator("-") || tokens_.at_operator("+")) {
+    ExprPtr sign = make_expr(tokens_, tokens_.at_operator("-") ? ExprType::kNegate : ExprType::kPlus);
+    tokens_.next();
     sign->items.push_back(parse_unary(false));
-    expr = finish(std::move(sign));
+    expr = finish_expr(tokens_, std::move(sign));
   } else {
     expr = parse_primary();
   }
@@ -182,9 +186,9 @@ ExprPtr Parser::parse_unary(bool with_filters) {
   return with_filters ? parse_filters(std::move(expr)) : std::move(expr);
 }
 
-ExprPtr Parser::parse_name() {
-  ExprPtr expr = make(ExprType::kConst);
-  std::string_view name = peek().text;
+ExprPtr ExpressionParser::parse_name() {
+  ExprPtr expr = make_expr(tokens_, ExprType::kConst);
+  std::string_view name = tokens_.peek().text;
   if (name == "true" || name == "True") {
     expr->value = Value(true);
   } else if (name == "false" || name == "False") {
@@ -194,85 +198,70 @@ ExprPtr Parser::parse_name() {
   } else {
     expr->type = ExprType::kName;
     expr->name = name;
-    extras_.varargs = extras_.varargs || name == "varargs";
-    extras_.kwargs = extras_.kwargs || name == "kwargs";
-    extras_.caller = extras_.caller || name == "caller";
+    scope_.extras.varargs = scope_.extras.varargs || name == "varargs";
+    scope_.extras.kwargs = scope_.extras.kwargs || name == "kwargs";
+    scope_.extras.caller = scope_.extras.caller || name == "caller";
   }
-  next();
+  tokens_.next();
   return expr;
 }
 
-ExprPtr Parser::parse_number() {
-  ExprPtr expr = make(ExprType::kConst);
-  bool is_float = peek().type == TokenType::kFloat;
-  const std::string& digits = peek().text;
-  int64_t integer = 0;
-  double number = 0;
-  const char* end = digits.data() + digits.size();
-  auto result =
-      is_float ? std::from_chars(digits.data(), end, number) : std::from_chars(digits.data(), end, integer);
-  if (result.ec != std::errc()) fail("the number " + digits + " is out of range");
-  expr->value = is_float ? Value(number) : Value(integer);
-  next();
-  return expr;
-}
-
-ExprPtr Parser::parse_primary() {
-  const Token& token = peek();
+ExprPtr ExpressionParser::parse_primary() {
+  const Token& token = tokens_.peek();
   if (token.type == TokenType::kName) return parse_name();
-  if (token.type == TokenType::kInteger || token.type == TokenType::kFloat) return parse_number();
+  if (token.type == TokenType::kInteger || token.type == TokenType::kFloat) return parse_number(tokens_);
   if (token.type == TokenType::kString) {
-    ExprPtr expr = make(ExprType::kConst);
+    ExprPtr expr = make_expr(tokens_, ExprType::kConst);
     std::string text;
-    while (peek().type == TokenType::kString) text += next().text;
+    while (tokens_.peek().type == TokenType::kString) text += tokens_.next().text;
     expr->value = Value(std::move(text));
     return expr;
   }
-  if (at_operator("(")) return parse_parenthesised();
-  if (at_operator("[")) return parse_list();
-  if (at_operator("{")) return parse_dict();
-  fail("expected an expression, found " + describe(token));
+  if (tokens_.at_operator("(")) return parse_parenthesised();
+  if (tokens_.at_operator("[")) return parse_list();
+  if (tokens_.at_operator("{")) return parse_dict();
+  tokens_.fail("expected an expression, found " + describe(token));
 }
 
-ExprPtr Parser::parse_parenthesised() {
-  expect_operator("(");
-  if (skip_operator(")")) return make(ExprType::kTuple);
+ExprPtr ExpressionParser::parse_parenthesised() {
+  tokens_.expect_operator("(");
+  if (tokens_.skip_operator(")")) return make_expr(tokens_, ExprType::kTuple);
   ExprPtr expr = parse_tuple(TupleKind::kFull);
-  expect_operator(")");
+  tokens_.expect_operator(")");
   return expr;
 }
 
-ExprPtr Parser::parse_list() {
-  ExprPtr list = make(ExprType::kList);
-  expect_operator("[");
-  while (!at_operator("]")) {
-    if (!list->items.empty()) expect_operator(",");
-    if (at_operator("]")) break;
+ExprPtr ExpressionParser::parse_list() {
+  ExprPtr list = make_expr(tokens_, ExprType::kList);
+  tokens_.expect_operator("[");
+  while (!tokens_.at_operator("]")) {
+    if (!list->items.empty()) tokens_.expect_operator(",");
+    if (tokens_.at_operator("]")) break;
     list->items.push_back(parse_expression());
   }
-  expect_operator("]");
-  return finish(std::move(list));
+  tokens_.expect_operator("]");
+  return finish_expr(tokens_, std::move(list));
 }
 
-ExprPtr Parser::parse_dict() {
-  ExprPtr dict = make(ExprType::kDict);
-  expect_operator("{");
-  while (!at_operator("}")) {
-    if (!dict->items.empty()) expect_operator(",");
-    if (at_operator("}")) break;
+ExprPtr ExpressionParser::parse_dict() {
+  ExprPtr dict = make_expr(tokens_, ExprType::kDict);
+  tokens_.expect_operator("{");
+  while (!tokens_.at_operator("}")) {
+    if (!dict->items.empty()) tokens_.expect_operator(",");
+    if (tokens_.at_operator("}")) break;
     dict->items.push_back(parse_expression());
-    expect_operator(":");
+    tokens_.expect_operator(":");
     dict->items.push_back(parse_expression());
   }
-  expect_operator("}");
-  return finish(std::move(dict));
+  tokens_.expect_operator("}");
+  return finish_expr(tokens_, std::move(dict));
 }
 
-ExprPtr Parser::parse_postfix(ExprPtr expr) {
+ExprPtr ExpressionParser::parse_postfix(ExprPtr expr) {
   for (;;) {
-    if (at_operator(".") || at_operator("[")) {
+    if (tokens_.at_operator(".") || tokens_.at_operator("[")) {
       expr = parse_subscript(std::move(expr));
-    } else if (at_operator("(")) {
+    } else if (tokens_.at_operator("(")) {
       expr = parse_call(std::move(expr));
     } else {
       return expr;
@@ -281,49 +270,93 @@ ExprPtr Parser::parse_postfix(ExprPtr expr) {
 }
 
 // REQUIRES: at "(".
-ExprPtr Parser::parse_call(ExprPtr callee) {
-  ExprPtr call = make(ExprType::kCall);
+ExprPtr ExpressionParser::parse_call(ExprPtr callee) {
+  ExprPtr call = make_expr(tokens_, ExprType::kCall);
   call->items.push_back(std::move(callee));
-  parse_arguments(*call);
-  return finish(std::move(call));
+  parse_arguments(tokens_, *call, [this] { return parse_expression(); });
+  return finish_expr(tokens_, std::move(call));
 }
 
-ExprPtr Parser::parse_subscript(ExprPtr expr) {
-  ExprPtr result = make(ExprType::kItem);
+ExprPtr ExpressionParser::parse_subscript(ExprPtr expr) {
+  ExprPtr result = make_expr(tokens_, ExprType::kItem);
   result->items.push_back(std::move(expr));
-  if (skip_operator(".")) {
-    if (peek().type == TokenType::kInteger) {
+  if (tokens_.skip_operator(".")) {
+    if (tokens_.peek().type == TokenType::kInteger) {
       result->items.push_back(parse_primary());
     } else {
       result->type = ExprType::kAttribute;
-      result->name = expect_identifier("a name or a number behind '.'");
+      result->name = tokens_.expect_identifier("a name or a number behind '.'");
     }
-    return finish(std::move(result));
+    return finish_expr(tokens_, std::move(result));
   }
-  expect_operator("[");
+  tokens_.expect_operator("[");
   ExprPtr index = parse_slice_or_index();
-  if (at_operator(",")) {
-    ExprPtr tuple = make(ExprType::kTuple);
+  if (tokens_.at_operator(",")) {
+    ExprPtr tuple = make_expr(tokens_, ExprType::kTuple);
     tuple->items.push_back(std::move(index));
-    while (skip_operator(",")) tuple->items.push_back(parse_slice_or_index());
-    index = finish(std::move(tuple));
+    while (tokens_.skip_operator(",")) tuple->items.push_back(parse_slice_or_index());
+    index = finish_expr(tokens_, std::move(tuple));
   }
-  expect_operator("]");
+  tokens_.expect_operator("]");
   result->items.push_back(std::move(index));
-  return finish(std::move(result));
+  return finish_expr(tokens_, std::move(result));
 }
 
-ExprPtr Parser::parse_slice_or_index() {
-  ExprPtr first = at_operator(":") ? nullptr : parse_expression();
-  if (!at_operator(":")) return first;
-  ExprPtr slice = make(ExprType::kSlice);
+ExprPtr ExpressionParser::parse_slice_or_index() {
+  ExprPtr first = tokens_.at_operator(":") ? nullptr : parse_expression();
+  if (!tokens_.at_operator(":")) return first;
+  ExprPtr slice = make_expr(tokens_, ExprType::kSlice);
   slice->items.push_back(std::move(first));
-  while (slice->items.size() < 3 && skip_operator(":")) {
-    bool left_out = at_operator(":") || at_operator("]") || at_operator(",");
+  while (slice->items.size() < 3 && tokens_.skip_operator(":")) {
+    bool left_out = tokens_.at_operator(":") || tokens_.at_operator("]") || tokens_.at_operator(",");
     slice->items.push_back(left_out ? nullptr : parse_expression());
   }
   slice->items.resize(3);
-  return finish(std::move(slice));
+  return finish_expr(tokens_, std::move(slice));
+}
+
+ExprPtr ExpressionParser::parse_filters(ExprPtr expr) {
+  for (;;) {
+    if (tokens_.skip_operator("|")) {
+      expr = parse_filter(std::move(expr));
+    } else if (tokens_.skip_name("is")) {
+      expr = parse_test(std::move(expr));
+    } else if (tokens_.at_operator("(")) {
+      expr = parse_call(std::move(expr));
+    } else {
+      return expr;
+    }
+  }
+}
+
+ExprPtr ExpressionParser::parse_filter(ExprPtr input) {
+  ExprPtr filter = make_expr(tokens_, ExprType::kFilter);
+  filter->name = tokens_.expect_identifier("a filter's name");
+  if (scope_.conditional_level == 0 && !is_filter(filter->name))
+    tokens_.fail("no filter is named '" + filter->name + "'");
+  filter->items.push_back(std::move(input));
+  if (tokens_.at_operator("(")) parse_arguments(tokens_, *filter, [this] { return parse_expression(); });
+  return finish_expr(tokens_, std::move(filter));
+}
+
+ExprPtr ExpressionParser::parse_test(ExprPtr input) {
+  bool negated = tokens_.skip_name("not");
+  ExprPtr test = make_expr(tokens_, ExprType::kTest);
+  test->name = tokens_.expect_identifier("a test's name");
+  if (scope_.conditional_level == 0 && !is_test(test->name))
+    tokens_.fail("no test is named '" + test->name + "'");
+  test->items.push_back(std::move(input));
+  if (tokens_.at_operator("(")) {
+    parse_arguments(tokens_, *test, [this] { return parse_expression(); });
+  } else if (at_test_argument(tokens_)) {
+    if (tokens_.at_name("is")) tokens_.fail("You cannot chain multiple tests with is");
+    test->positional.push_back(parse_postfix(parse_primary()));
+  }
+  test = finish_expr(tokens_, std::move(test));
+  if (!negated) return test;
+  ExprPtr inverse = make_expr(tokens_, ExprType::kNot);
+  inverse->items.push_back(std::move(test));
+  return finish_expr(tokens_, std::move(inverse));
 }
 
 }  // namespace troupe::jinja

@@ -3,11 +3,12 @@
 #include <algorithm>
 
 #include "worker/text/jinja/function.h"
+#include "worker/text/jinja/runtime.h"
 
 namespace troupe::jinja {
 
-void Loop::make_recursive(const Stmt* stmt, const FramePtr& frame) {
-  stmt_ = stmt;
+void Loop::make_recursive(RunAgain run_again, const FramePtr& frame) {
+  run_again_ = std::move(run_again);
   frame_ = frame;
 }
 
@@ -19,10 +20,10 @@ void Loop::end() {
 
 Value Loop::call(Runtime& runtime, Arguments& arguments) {
   FramePtr frame = frame_.lock();
-  if (stmt_ == nullptr || frame == nullptr)
+  if (run_again_ == nullptr || frame == nullptr)
     throw JinjaError("the loop is not recursive: write {% for … recursive %}");
   if (arguments.positional.size() != 1) throw JinjaError("loop() takes one argument, what to walk");
-  return runtime.text(runtime.run_loop(*stmt_, arguments.positional[0], frame, depth_ + 1));
+  return runtime.text(run_again_(arguments.positional[0], frame, depth_ + 1));
 }
 
 Value Loop::neighbour(int64_t offset) const {

@@ -1,5 +1,3 @@
-// Limits, scopes, look-ups and calls. run.cc runs statements, eval.cc expressions.
-
 #include "worker/text/jinja/runtime.h"
 
 #include <algorithm>
@@ -30,28 +28,6 @@ const Value* group_field(const Value& value, std::string_view name) {
 }
 
 }  // namespace
-
-void Frame::set(std::string_view name, Value value) {
-  charge_read(name.size());
-  for (auto& [key, current] : variables) {
-    if (key == name) {
-      current = std::move(value);
-      return;
-    }
-  }
-  variables.emplace_back(name, std::move(value));
-}
-
-const Value* Frame::find(std::string_view name, int64_t* passed) const {
-  charge_read(name.size());
-  for (const Frame* frame = this; frame != nullptr; frame = frame->parent.get()) {
-    if (passed != nullptr) *passed += static_cast<int64_t>(frame->variables.size()) + 1;
-    for (const auto& [key, value] : frame->variables) {
-      if (key == name) return &value;
-    }
-  }
-  return nullptr;
-}
 
 Runtime::Runtime(const RuntimeLimits& limits, Dict context, std::string now)
     : limits_(limits),
@@ -169,73 +145,6 @@ Value Runtime::make_namespace(Dict fields) {
   namespaces_.push_back(std::make_unique<Namespace>());
   namespaces_.back()->fields = std::move(fields);
   return Value(namespaces_.back().get());
-}
-
-// Binds as Jinja's own Macro does: leftover arguments go to varargs and kwargs if the body reads those, and
-// are an error if it does not.
-void Runtime::bind_arguments(const Procedure& procedure, Arguments& arguments, const FramePtr& frame) {
-  const std::vector<Parameter>& parameters = *procedure.parameters;
-  auto take_named = [&arguments](const std::string& name, Value& value) {
-    charge_read(kPartBytes * arguments.named.size() + name.size());
-    auto it = std::find_if(arguments.named.begin(), arguments.named.end(),
-                           [&](const auto& named) { return named.first == name; });
-    if (it == arguments.named.end()) return false;
-    value = std::move(it->second);
-    arguments.named.erase(it);
-    return true;
-  };
-  bool has_caller = false;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const auto& [name, fallback] = parameters[i];
-    has_caller = has_caller || name == "caller";
-    Value value;
-    if (i < arguments.positional.size()) {
-      value = arguments.positional[i];
-    } else if (!take_named(name, value)) {
-      value = fallback != nullptr ? eval(*fallback, frame)
-                                  : Value::undefined("parameter '" + name + "' was not provided");
-    }
-    frame->set(name, std::move(value));
-  }
-  if (procedure.extras.caller && !has_caller) {
-    Value caller;
-    frame->set("caller", take_named("caller", caller) ? caller : Value::undefined("No caller defined"));
-  }
-  if (procedure.extras.kwargs) {
-    Dict rest;
-    for (auto& [name, value] : arguments.named) rest.set(Value(name), std::move(value));
-    frame->set("kwargs", make_dict(std::move(rest)));
-  } else if (!arguments.named.empty()) {
-    throw JinjaError(absl::StrCat("macro '", to_absl(clipped(procedure.name)),
-                                  "' takes no keyword argument '",
-                                  to_absl(clipped(arguments.named.front().first)), "'"));
-  }
-  const auto known = std::min(arguments.positional.size(), parameters.size());
-  std::vector<Value> rest(arguments.positional.begin() + static_cast<ptrdiff_t>(known),
-                          arguments.positional.end());
-  if (procedure.extras.varargs) {
-    frame->set("varargs", make_list(std::move(rest), ListKind::kTuple));
-  } else if (!rest.empty()) {
-    throw JinjaError(
-        absl::StrCat("macro '", procedure.name, "' takes not more than ", parameters.size(), " argument(s)"));
-  }
-}
-
-Value Runtime::call_procedure(const Procedure& procedure, Arguments& arguments) {
-  // The scope is inside the frame that defined the macro, which kept_frames_ holds.
-  auto frame = std::make_shared<Frame>(FramePtr(FramePtr(), procedure.frame));
-  bind_arguments(procedure, arguments, frame);
-  std::string out;
-  run(*procedure.body, frame, out);
-  return text(std::move(out));
-}
-
-std::string Runtime::render(const Block& block) {
-  MeterScope scope(meter_);
-  auto frame = std::make_shared<Frame>(nullptr);
-  std::string out;
-  run(block, frame, out);
-  return out;
 }
 
 }  // namespace troupe::jinja

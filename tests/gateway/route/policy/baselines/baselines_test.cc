@@ -185,7 +185,7 @@ TEST(SglangCacheAware, DropsAllAffinityAtTheCliff) {
   EXPECT_EQ(first(router, linked(1, 3, 1000, 1100)), 0u);
 }
 
-// Of equally loaded nodes the one with the fewest sent requests; an idle fleet would otherwise use its first
+// Equally loaded nodes are taken by the fewest sent requests; an idle fleet would otherwise use its first
 // only.
 TEST(SglangCacheAware, BreaksTiesByTheFewestSent) {
   Router router = router_of("sglang-cache-aware", 3);
