@@ -46,7 +46,7 @@ void SimAdmission::arrive(size_t gateway, Arrival arrival, QueuePlace& place, Ti
   place.outcome = AdmissionOutcome::kAdmitted;
   if (!active_) return;
   Queue& queue = queues_[gateway];
-  place.life = queue.life;
+  place.incarnation = queue.incarnation;
   if (!let_in(queue, arrival, place, now)) return;
   const auto answer = queue.controller->arrive(arrival.request, around_.workers(gateway), now);
   place.ticket = answer.ticket;
@@ -64,7 +64,7 @@ void SimAdmission::arrive(size_t gateway, Arrival arrival, QueuePlace& place, Ti
 void SimAdmission::leave(size_t gateway, uint64_t key, QueuePlace& place, const Cost& cost, TimePoint now) {
   const uint64_t ticket = std::exchange(place.ticket, 0);
   Queue& queue = queues_[gateway];
-  if (place.life != queue.life) return;
+  if (place.incarnation != queue.incarnation) return;
   if (std::exchange(place.visits, false)) queue.keys.at(key).end(cost.all, now);
   if (ticket == 0) return;
   if (const auto found = queue.waiting.find(ticket); found != queue.waiting.end()) {
@@ -111,7 +111,7 @@ void SimAdmission::notify(size_t gateway, TimePoint now) {
 void SimAdmission::restart(size_t gateway, TimePoint now) {
   if (!active_) return;
   Queue& queue = queues_[gateway];
-  queue.life += 1;
+  queue.incarnation += 1;
   begin(gateway, now);
   for (const auto& [ticket, waiting] : std::exchange(queue.waiting, {})) {
     QueuePlace& place = around_.place(waiting.id);

@@ -32,12 +32,12 @@ struct SimAdmissionOptions {
 // A request at its gateway's queue.
 struct QueuePlace {
   uint64_t ticket = 0;
-  uint64_t life = 0;  // of the gateway's queue that gave the ticket
+  uint64_t incarnation = 0;  // of the gateway whose queue gave the ticket
   bool waited = false;
   Duration wait{};                                                       // so far
   route::AdmissionOutcome outcome = route::AdmissionOutcome::kAdmitted;  // of the queue
   std::optional<route::Quota::Limit> over;  // a limit of its key: refused at the door
-  bool visits = false;                      // counted by its key, in this life of the gateway
+  bool visits = false;                      // counted by its key, in this incarnation of the gateway
 
   std::string_view refusal() const {
     return over ? route::quota_limit_name(*over) : route::admission_outcome_name(outcome);
@@ -88,12 +88,12 @@ class SimAdmission {
   enum Tag : uint64_t { kWake, kLook };
   struct Waiting {
     uint64_t id = 0;
-    Duration waited_before{};  // at earlier lives of the gateway
+    Duration waited_before{};  // at earlier incarnations of the gateway
     TimePoint since{};
   };
   struct Queue {
     std::unique_ptr<route::AdmissionController> controller;
-    uint64_t life = 1;
+    uint64_t incarnation = 1;
     absl::btree_map<uint64_t, Waiting> waiting;  // by ticket
     std::map<uint64_t, route::KeyUsage> keys;
     bool wakes = false, looks = false;  // kWake, kLook is posted

@@ -49,8 +49,8 @@ class SimGateway final : public route::NodeSignals {
   void saw_notice(route::NodeIndex node, TimePoint until, TimePoint now);
   bool leaving(route::NodeIndex node) const { return registry_.nodes()[node].leaving(); }
   void handover_done(route::NodeIndex node, TimePoint now) { perform(registry_.handover_done(node), now); }
-  // The life of the node's cache, as its load report has it.
-  void saw_life(route::NodeIndex node, uint64_t life, TimePoint now);
+  // The incarnation of the node's process, as its load report has it.
+  void saw_incarnation(route::NodeIndex node, uint64_t incarnation, TimePoint now);
   // Probes and requests saw it.
   void on_event(route::NodeIndex node, route::HealthEvent event, TimePoint now) override;
   route::NodeStatus node_status(route::NodeIndex node) const override;
@@ -58,24 +58,26 @@ class SimGateway final : public route::NodeSignals {
   void probe(route::NodeIndex node, TimePoint) override {
     if (on_suspicion) on_suspicion(node);
   }
-  // Set by the simulation, which probes at once, moves what they have and computes what they lack.
+  // A node is to be probed at once: set by SimGateways.
   std::function<void(route::NodeIndex)> on_suspicion;
+  // A node's sets are to be moved, or those that it lacks computed: set by HandoverDriver.
   std::function<void(route::NodeIndex, TimePoint until)> on_leaving;
   std::function<void(route::NodeIndex)> on_begins_empty;
-  // Forgets all it knew but the nodes.
+  // Forgets all it knew but the nodes, its bookings too: a new incarnation.
   void restart(TimePoint now);
+  uint64_t incarnation() const { return incarnation_; }
 
  private:
-  void begin_life(TimePoint now);
+  void begin_incarnation(TimePoint now);
   route::NodeRegistry::Moment moment(TimePoint now) const;
   void perform(const route::NodeActions& actions, TimePoint now);
 
   Options options_;
   std::unique_ptr<route::Router> router_;
   std::unique_ptr<route::GossipRounds> gossip_;
+  uint64_t incarnation_ = 0;
   route::RetryBudget retry_budget_;
   route::NodeRegistry registry_;
-  uint64_t lives_ = 0;
 };
 
 }  // namespace troupe::sim
