@@ -3,6 +3,7 @@
 // The virtual clock, and what is due on it. Events come in order of time; those that are due at once, in the
 // order in which they were posted.
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <queue>
@@ -45,14 +46,22 @@ static_assert(sizeof(Event) <= 40);
 class EventQueue {
  public:
   TimePoint now() const { return now_; }
+  // To something that was not posted, or to the end of a wait. REQUIRES: no event is due before.
   void advance(TimePoint now) { now_ = now; }
   // REQUIRES: not in the past.
   void post(TimePoint at, EventKind kind, int32_t index = 0, uint64_t value = 0) {
     events_.push({at, posted_++, kind, index, value});
   }
+  size_t size() const { return events_.size(); }
   // REQUIRES: there is one, as always while a fleet exists: its rounds have no end.
   const Event& next() const { return events_.top(); }
-  void pop() { events_.pop(); }
+  // It happens now.
+  Event pop() {
+    const Event event = events_.top();
+    events_.pop();
+    now_ = event.at;
+    return event;
+  }
 
  private:
   TimePoint now_{};

@@ -16,7 +16,7 @@ namespace troupe::sim {
 
 class FaultInjector {
  public:
-  struct World {  // all outlive it
+  struct Parts {  // all outlive it
     const SimulationOptions& options;
     EventQueue& events;
     SimFleet& fleet;
@@ -26,7 +26,7 @@ class FaultInjector {
     HandoverDriver& handover;
     Recorder& recorder;
   };
-  explicit FaultInjector(const World& world) : world_(world) {}
+  explicit FaultInjector(const Parts& parts) : parts_(parts) {}
 
   // Posts every fault of the options.
   void post_all();
@@ -46,7 +46,7 @@ class FaultInjector {
   void restart_gateway(size_t gateway);
   void pool_changed();
 
-  World world_;
+  Parts parts_;
 };
 
 }  // namespace troupe::sim

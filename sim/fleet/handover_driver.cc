@@ -13,26 +13,26 @@ namespace {
 constexpr auto kTick = std::chrono::milliseconds(20);  // PrefixMigratorOptions'
 }
 
-HandoverDriver::HandoverDriver(const World& world) : world_(world) {
-  for (size_t g = 0; g < world.gateways.size(); ++g) {
-    world.gateways[g].on_begins_empty = [this, g](route::NodeIndex node) { begins_empty(g, node); };
-    world.gateways[g].on_leaving = [this, g](route::NodeIndex node, TimePoint until) {
+HandoverDriver::HandoverDriver(const Parts& parts) : parts_(parts) {
+  for (size_t g = 0; g < parts.gateways.size(); ++g) {
+    parts.gateways[g].on_begins_empty = [this, g](route::NodeIndex node) { begins_empty(g, node); };
+    parts.gateways[g].on_leaving = [this, g](route::NodeIndex node, TimePoint until) {
       begin_leaving(g, node, until);
     };
   }
 }
 
 void HandoverDriver::keep_going() {
-  if (!std::exchange(going_, true)) world_.events.post(world_.events.now() + kTick, EventKind::kHandover);
+  if (!std::exchange(going_, true)) parts_.events.post(parts_.events.now() + kTick, EventKind::kHandover);
 }
 
 bool HandoverDriver::advance() {
-  const TimePoint now = world_.events.now();
+  const TimePoint now = parts_.events.now();
   going_ = false;
   bool goes_on = false;
   carry_conversations();
-  for (size_t g = 0; g < world_.gateways.size(); ++g) {
-    SimGateway& gateway = world_.gateways[g];
+  for (size_t g = 0; g < parts_.gateways.size(); ++g) {
+    SimGateway& gateway = parts_.gateways[g];
     route::Handover& handover = gateway.router().handover();
     handover.advance(now);
     while (const auto move = handover.next()) compute_ahead(g, *move);
@@ -43,30 +43,30 @@ bool HandoverDriver::advance() {
 
 // A gateway sees a node that has nothing.
 void HandoverDriver::begins_empty(size_t g, route::NodeIndex node) {
-  route::Router& router = world_.gateways[g].router();
-  router.handover().join(node, router.targets().sets_for(node, kModel, world_.prefixes.sets()),
-                         world_.events.now() + millis(world_.options.handover_s * 1e3));
+  route::Router& router = parts_.gateways[g].router();
+  router.handover().join(node, router.targets().sets_for(node, kModel, parts_.prefixes.sets()),
+                         parts_.events.now() + millis(parts_.options.handover_s * 1e3));
   keep_going();
 }
 
 // A gateway has seen a node's notice.
 void HandoverDriver::begin_leaving(size_t gateway, route::NodeIndex node, TimePoint until) {
-  const TimePoint now = world_.events.now();
-  const TimePoint by = std::min(until, now + millis(world_.options.handover_s * 1e3));
+  const TimePoint now = parts_.events.now();
+  const TimePoint by = std::min(until, now + millis(parts_.options.handover_s * 1e3));
   std::vector<route::MovedConversation> conversations;
-  if (world_.prefixes.active()) {
-    for (const Conversation& c : world_.fleet[node].engine->conversations())
+  if (parts_.prefixes.active()) {
+    for (const Conversation& c : parts_.fleet[node].engine->conversations())
       conversations.push_back({c.session, c.set, c.token_count, c.prefix_count});
   }
-  route::Router& router = world_.gateways[gateway].router();
+  route::Router& router = parts_.gateways[gateway].router();
   router.handover().leave(node, router.targets().sets_of(node), by);
   auto moves = std::make_unique<route::ConversationHandover>(router.handover(), node, now, by);
   moves->listed(conversations.size(), now);
-  leaving_.push_back({gateway, world_.fleet[node].incarnation, std::move(conversations), std::move(moves)});
+  leaving_.push_back({gateway, parts_.fleet[node].incarnation, std::move(conversations), std::move(moves)});
 }
 
 void HandoverDriver::carry_conversations() {
-  const TimePoint now = world_.events.now();
+  const TimePoint now = parts_.events.now();
   for (Leaving& leaving : leaving_) {
     while (const auto next = leaving.moves->next(now)) {
       if (!carry(leaving, leaving.conversations[*next])) leaving.moves->carried(now);
@@ -78,9 +78,9 @@ void HandoverDriver::carry_conversations() {
 // True: it is being computed.
 bool HandoverDriver::carry(const Leaving& leaving, const route::MovedConversation& moved) {
   const route::NodeIndex leaves = leaving.moves->node();
-  SimGateway& gateway = world_.gateways[leaving.gateway];
+  SimGateway& gateway = parts_.gateways[leaving.gateway];
   const route::NodeIndex to = gateway.router().targets().next_home(moved, kModel, leaves);
-  const SimNode* const from = world_.fleet[leaves].engine.get();
+  const SimNode* const from = parts_.fleet[leaves].engine.get();
   if (to == route::kNoNode || !gateway.router().view().routable(to) || from == nullptr) return false;
   auto conversation = from->conversation(moved.session);
   if (!conversation) return false;  // evicted meanwhile
@@ -100,14 +100,14 @@ void HandoverDriver::carried(const Prefill& prefill) {
   for (Leaving& leaving : leaving_) {
     if (leaving.gateway == prefill.gateway && leaving.incarnation == prefill.from_incarnation &&
         leaving.moves->node() == prefill.move.from)
-      leaving.moves->carried(world_.events.now());
+      leaving.moves->carried(parts_.events.now());
   }
 }
 
 void HandoverDriver::compute_ahead(size_t g, route::Handover::Move move) {
-  SimGateway& gateway = world_.gateways[g];
+  SimGateway& gateway = parts_.gateways[g];
   route::Router& router = gateway.router();
-  const PrefixBlockCache::Prefix* const prefix = world_.prefixes.find(move.set);
+  const PrefixBlockCache::Prefix* const prefix = parts_.prefixes.find(move.set);
   if (prefix != nullptr && move.from != route::kNoNode) {
     const route::NodeIndex to = router.targets().next_home(move.set, kModel, move.from);
     if (to != route::kNoNode) router.handover().set_target(move, to);
@@ -137,30 +137,30 @@ SimNode::NewSimRequest HandoverDriver::begin_prefill(const Prefill& prefill) {
 
 // False: the node refuses, or has died unnoticed.
 bool HandoverDriver::send_prefill(route::NodeIndex node, SimNode::NewSimRequest request) {
-  SimNode* const engine = world_.fleet[node].engine.get();
+  SimNode* const engine = parts_.fleet[node].engine.get();
   const RequestId id = request.id;
-  if (engine != nullptr) world_.fleet.interrupt(node);
-  if (engine == nullptr || !engine->add(std::move(request), world_.events.now()).ok()) {
+  if (engine != nullptr) parts_.fleet.interrupt(node);
+  if (engine == nullptr || !engine->add(std::move(request), parts_.events.now()).ok()) {
     prefills_.end(id);
     return false;
   }
-  world_.fleet.begin_step(node);
+  parts_.fleet.begin_step(node);
   return true;
 }
 
 bool HandoverDriver::forgotten(const Prefill& prefill) const {
-  return world_.gateways[prefill.gateway].incarnation() != prefill.gateway_incarnation;
+  return parts_.gateways[prefill.gateway].incarnation() != prefill.gateway_incarnation;
 }
 
 void HandoverDriver::computed(RequestId id) {
   const std::optional<Prefill> prefill = prefills_.end(id);
   if (!prefill || forgotten(*prefill)) return;
-  route::Router& router = world_.gateways[prefill->gateway].router();
+  route::Router& router = parts_.gateways[prefill->gateway].router();
   if (prefill->moved) {
-    router.targets().computed(*prefill->moved, prefill->move.to, world_.events.now());
+    router.targets().computed(*prefill->moved, prefill->move.to, parts_.events.now());
     return carried(*prefill);
   }
-  router.targets().computed(prefill->move.set, prefill->move.to, prefill->tokens, world_.events.now());
+  router.targets().computed(prefill->move.set, prefill->move.to, prefill->tokens, parts_.events.now());
   router.handover().done(prefill->move);
 }
 
@@ -170,7 +170,7 @@ void HandoverDriver::node_stopped(route::NodeIndex node) {
     if (prefill.moved) {
       carried(prefill);
     } else {
-      world_.gateways[prefill.gateway].router().handover().done(prefill.move);
+      parts_.gateways[prefill.gateway].router().handover().done(prefill.move);
     }
   }
 }
@@ -182,15 +182,15 @@ void HandoverDriver::gateway_restarts(size_t gateway) {
 // A node with nothing left to hand on is asked no more.
 bool HandoverDriver::has_left(route::NodeIndex node) {
   bool left = true;
-  for (size_t g = 0; g < world_.gateways.size(); ++g) {
-    SimGateway& gateway = world_.gateways[g];
+  for (size_t g = 0; g < parts_.gateways.size(); ++g) {
+    SimGateway& gateway = parts_.gateways[g];
     const route::Handover& handover = gateway.router().handover();
     if (gateway.leaving(node) && !handover.held(node) && handover.open_sets(node) == 0)
-      gateway.handover_done(node, world_.events.now());
+      gateway.handover_done(node, parts_.events.now());
     left = left && !gateway.leaving(node);
   }
-  SimNode& engine = *world_.fleet[node].engine;
-  engine.catch_up(world_.events.now());
+  SimNode& engine = *parts_.fleet[node].engine;
+  engine.catch_up(parts_.events.now());
   return left && engine.count_of([](RequestId) { return true; }) == 0;
 }
 

@@ -26,7 +26,7 @@ namespace troupe::sim {
 
 class HandoverDriver {
  public:
-  struct World {  // all outlive it
+  struct Parts {  // all outlive it
     const SimulationOptions& options;
     EventQueue& events;
     SimFleet& fleet;
@@ -34,7 +34,7 @@ class HandoverDriver {
     const PrefixBlockCache& prefixes;
   };
   // The gateways call it when a node begins empty, and when one gives notice.
-  explicit HandoverDriver(const World& world);
+  explicit HandoverDriver(const Parts& parts);
   HandoverDriver(const HandoverDriver&) = delete;
   HandoverDriver& operator=(const HandoverDriver&) = delete;
 
@@ -71,7 +71,7 @@ class HandoverDriver {
   bool send_prefill(route::NodeIndex node, SimNode::NewSimRequest request);
   bool forgotten(const Prefill& prefill) const;  // by its gateway
 
-  World world_;
+  Parts parts_;
   BackgroundPrefills prefills_;
   std::vector<Leaving> leaving_;  // gone before their gateways' routers are
   bool going_ = false;            // kHandover is posted

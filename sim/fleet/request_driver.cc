@@ -9,34 +9,30 @@
 
 namespace troupe::sim {
 
-RequestDriver::RequestDriver(const World& world)
-    : world_(world),
-      admission_(world.options.admission, world.gateways.size(), queue_surroundings()),
-      keys_(world.residency) {}
+RequestDriver::RequestDriver(const Parts& parts)
+    : parts_(parts),
+      admission_(parts.options.admission, parts.gateways.size(), parts.events, queue_surroundings()),
+      keys_(parts.residency) {}
 
 SimAdmission::Surroundings RequestDriver::queue_surroundings() {
-  return {.post =
-              [this](TimePoint at, size_t gateway, uint64_t tag) {
-                world_.events.post(at, EventKind::kQueue, static_cast<int32_t>(gateway), tag);
-              },
-          .workers =
+  return {.workers =
               [this](size_t gateway) {
-                const route::Router& router = world_.gateways[gateway].router();
+                const route::Router& router = parts_.gateways[gateway].router();
                 return route::AdmissionController::Workers{router.view(), router.loads(),
                                                            router.known().gateways};
               },
-          .place = [this](uint64_t id) -> QueuePlace& { return world_.requests.find(id)->place; },
+          .place = [this](uint64_t id) -> QueuePlace& { return parts_.requests.find(id)->place; },
           .decided =
               [this](uint64_t id) {
-                SimRequest& waited = *world_.requests.find(id);
-                const TimePoint now = world_.events.now();
+                SimRequest& waited = *parts_.requests.find(id);
+                const TimePoint now = parts_.events.now();
                 if (waited.place.outcome != route::AdmissionOutcome::kAdmitted)
                   return end(waited, now, RequestEnd::kRefused);
                 perform(waited, waited.flow.admitted(context_of(waited), true, now));
               },
           .asks_again =
               [this](uint64_t id) {
-                SimRequest& asks = *world_.requests.find(id);
+                SimRequest& asks = *parts_.requests.find(id);
                 asks.gateway_incarnation = gateway_of(asks).incarnation();
                 perform(asks, choose(asks));
               }};
@@ -44,28 +40,28 @@ SimAdmission::Surroundings RequestDriver::queue_surroundings() {
 
 void RequestDriver::look_ahead(const TraceRequest& next) {
   keys_.look_ahead(next);
-  world_.requests.prefetch_next();
+  parts_.requests.prefetch_next();
 }
 
 void RequestDriver::arrive(TraceRequest& arrival) {
-  world_.recorder.arrived(arrival);
+  parts_.recorder.arrived(arrival);
   sums_.arrived += 1;
-  SimRequest& request = world_.requests.add();
+  SimRequest& request = parts_.requests.add();
   request.number = sums_.arrived;
   std::swap(request.trace, arrival);
   request.node = route::kNoNode;
   request.emitted = 0;
-  request.arrived = world_.events.now();
+  request.arrived = parts_.events.now();
   request.first = {};
   request.gaps = {};
   request.place = {};
-  const uint64_t pick = world_.options.session_sticky && request.trace.session != 0
+  const uint64_t pick = parts_.options.session_sticky && request.trace.session != 0
                             ? request.trace.session
-                            : world_.draw.bits() >> 16;
-  request.gateway = static_cast<uint32_t>(pick % world_.gateways.size());
+                            : parts_.draw.bits() >> 16;
+  request.gateway = static_cast<uint32_t>(pick % parts_.gateways.size());
   request.gateway_incarnation = gateway_of(request).incarnation();
   keys_.read(request.trace, gateway_of(request).router(), request.key);
-  world_.prefixes.keep(request.key.set, request.trace);
+  parts_.prefixes.keep(request.key.set, request.trace);
   request.flow = route::RequestFlow();
   request.flow.begin(request.key, kModel, 1);
   perform(request, choose(request));
@@ -79,9 +75,9 @@ route::FlowContext RequestDriver::context_of(SimRequest& request) {
 }
 
 route::Action RequestDriver::choose(SimRequest& request) {
-  const bool timed = (world_.requests.tries() & 15) == 0;
+  const bool timed = (parts_.requests.tries() & 15) == 0;
   const auto begin = timed ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point{};
-  const route::Action action = request.flow.choose(context_of(request), world_.events.now());
+  const route::Action action = request.flow.choose(context_of(request), parts_.events.now());
   if (timed) {
     decisions_.ns +=
         std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count();
@@ -95,13 +91,13 @@ double RequestDriver::decision_us() const {
 }
 
 void RequestDriver::perform(SimRequest& request, route::Action action, std::string_view trouble) {
-  const TimePoint now = world_.events.now();
+  const TimePoint now = parts_.events.now();
   if (action == route::Action::kAdmit) {
     if (admission_.active()) {
       admission_.arrive(
           request.gateway,
           {request.id, request.trace.key, request.admission_request(gateway_of(request).router())},
-          request.place, now);
+          request.place);
       if (request.place.outcome == route::AdmissionOutcome::kWaiting) return;
       if (request.place.refused()) return end(request, now, RequestEnd::kRefused);
     }
@@ -121,8 +117,8 @@ void RequestDriver::send(SimRequest& request) {
   request.at_node = false;
   request.taken_at.reset();
   request.planned = gateway_of(request).router().at_home(request.key, kModel, request.node);
-  if (world_.options.network_ms > 0) {
-    world_.events.post(world_.events.now() + millis(world_.options.network_ms), EventKind::kDeliver, 0,
+  if (parts_.options.network_ms > 0) {
+    parts_.events.post(parts_.events.now() + millis(parts_.options.network_ms), EventKind::kDeliver, 0,
                        request.id);
   } else {
     deliver(request.id);
@@ -131,35 +127,35 @@ void RequestDriver::send(SimRequest& request) {
 
 // A node that stands still reads nothing of it: its connection is made, and silent.
 void RequestDriver::deliver(uint64_t id) {
-  SimRequest* const request = world_.requests.find(id);
+  SimRequest* const request = parts_.requests.find(id);
   if (request == nullptr) return;
-  const FleetNode& node = world_.fleet[request->node];
+  const FleetNode& node = parts_.fleet[request->node];
   if (node.engine == nullptr) return fail(*request, {route::FailureKind::kConnect, 0});
-  const TimePoint now = world_.events.now();
+  const TimePoint now = parts_.events.now();
   request->at_node = true;
   request->node_incarnation = node.incarnation;
-  if (world_.fleet.stands_still(request->node)) {
-    world_.fleet.hold_undelivered(request->node, id);
-    return watch_silence(*request, now - millis(world_.options.network_ms));
+  if (parts_.fleet.stands_still(request->node)) {
+    parts_.fleet.hold_undelivered(request->node, id);
+    return watch_silence(*request, now - millis(parts_.options.network_ms));
   }
-  world_.fleet.interrupt(request->node);
+  parts_.fleet.interrupt(request->node);
   const Status added = node.engine->add(request->to_node(), now);
   if (!added.ok()) {
     const bool full = added.code() == absl::StatusCode::kResourceExhausted;
     return fail(*request, {route::FailureKind::kStatus, full ? 429 : 400});
   }
   request->taken_at = now;
-  world_.fleet.begin_step(request->node);
+  parts_.fleet.begin_step(request->node);
 }
 
 void RequestDriver::fail(SimRequest& request, const route::Failure& failure) {
-  const route::AnswerProgress progress = request.progress(world_.options.resume);
+  const route::AnswerProgress progress = request.progress(parts_.options.resume);
   const route::Action action =
-      request.flow.failed(context_of(request), failure, true, progress, world_.events.now());
+      request.flow.failed(context_of(request), failure, true, progress, parts_.events.now());
   if (action == route::Action::kSend) {
     const auto arrived = request.arrived.time_since_epoch();
-    progress.started ? world_.recorder.resumed(arrived) : world_.recorder.retried(arrived);
-    world_.requests.begin_try(request);
+    progress.started ? parts_.recorder.resumed(arrived) : parts_.recorder.retried(arrived);
+    parts_.requests.begin_try(request);
     request.gateway_incarnation = gateway_of(request).incarnation();
   }
   perform(request, action, loss_words(failure));
@@ -167,96 +163,96 @@ void RequestDriver::fail(SimRequest& request, const route::Failure& failure) {
 
 // `received`: the time of the last byte that its node has sent, or of its request's.
 void RequestDriver::watch_silence(const SimRequest& request, TimePoint received) {
-  const Duration timeout = route::silence_timeout(world_.options.stall, true);
+  const Duration timeout = route::silence_timeout(parts_.options.stall, true);
   if (timeout == Duration::zero()) return;
-  const Duration travel = request.taken_at ? millis(world_.options.network_ms) : Duration::zero();
-  world_.events.post(std::max(received + timeout + travel, world_.events.now()), EventKind::kSilent,
-                     world_.fleet[request.node].stalls, request.id);
+  const Duration travel = request.taken_at ? millis(parts_.options.network_ms) : Duration::zero();
+  parts_.events.post(std::max(received + timeout + travel, parts_.events.now()), EventKind::kSilent,
+                     parts_.fleet[request.node].stalls, request.id);
 }
 
 void RequestDriver::silent(uint64_t id, int32_t stall) {
-  SimRequest* const request = world_.requests.find(id);
+  SimRequest* const request = parts_.requests.find(id);
   if (request == nullptr) return;
   const route::NodeIndex node = request->node;
-  if (world_.fleet[node].stalls != stall || !world_.fleet.stands_still(node)) return;  // it has gone on
+  if (parts_.fleet[node].stalls != stall || !parts_.fleet.stands_still(node)) return;  // it has gone on
   note_progress(*request);
   route::RequestFlow::SilentFacts facts;
   facts.heartbeats_asked = true;
   facts.heartbeats_seen = request->taken_at.has_value();
-  const TimePoint now = world_.events.now();
-  if (!request->flow.silent(context_of(*request), facts, request->progress(world_.options.resume), now))
+  const TimePoint now = parts_.events.now();
+  if (!request->flow.silent(context_of(*request), facts, request->progress(parts_.options.resume), now))
     return watch_silence(*request, now);
-  if (request->taken_at) world_.fleet.give_up(node, id);
+  if (request->taken_at) parts_.fleet.give_up(node, id);
   fail(*request, {route::FailureKind::kSilent, 0});
 }
 
 // How far its stream has come.
 void RequestDriver::note_progress(SimRequest& request) const {
   if (!request.taken_at) return;
-  const FleetNode& node = world_.fleet[request.node];
+  const FleetNode& node = parts_.fleet[request.node];
   if (node.engine == nullptr || request.node_incarnation != node.incarnation) return;
-  node.engine->catch_up(world_.events.now());
+  node.engine->catch_up(parts_.events.now());
   const SimNode::Progress progress = node.engine->progress(request.id);
   if (progress.tokens == 0) return;
   request.emitted += progress.tokens - request.here;
   request.here = progress.tokens;
-  request.gaps.last_token = progress.last + millis(world_.options.network_ms);
+  request.gaps.last_token = progress.last + millis(parts_.options.network_ms);
   request.gaps.longest = std::max(request.gaps.longest, progress.longest_gap);
 }
 
 void RequestDriver::note_progress_at(route::NodeIndex node) {
-  for (SimRequest* request : world_.requests.at(node, world_.fleet[node].incarnation))
+  for (SimRequest* request : parts_.requests.at(node, parts_.fleet[node].incarnation))
     note_progress(*request);
 }
 
 void RequestDriver::streams_stall(route::NodeIndex node) {
   constexpr Duration kHeartbeatAfter = std::chrono::milliseconds(80);  // worker/http/response_stream.cc's
-  const TimePoint now = world_.events.now();
-  for (SimRequest* request : world_.requests.at(node, world_.fleet[node].incarnation)) {
+  const TimePoint now = parts_.events.now();
+  for (SimRequest* request : parts_.requests.at(node, parts_.fleet[node].incarnation)) {
     note_progress(*request);
     const TimePoint token =
-        request->here > 0 ? request->gaps.last_token - millis(world_.options.network_ms) : TimePoint{};
+        request->here > 0 ? request->gaps.last_token - millis(parts_.options.network_ms) : TimePoint{};
     const TimePoint received = std::max(request->taken_at.value_or(TimePoint{}), token);
     watch_silence(*request, now - (now - received) % kHeartbeatAfter);
   }
 }
 
 void RequestDriver::connections_break(route::NodeIndex node, uint64_t incarnation) {
-  for (SimRequest* request : world_.requests.at(node, incarnation)) {
+  for (SimRequest* request : parts_.requests.at(node, incarnation)) {
     const bool started = request->emitted > 0;
     fail(*request, {started ? route::FailureKind::kBody : route::FailureKind::kTransport, 0});
   }
 }
 
 void RequestDriver::on_token(const SimNode::Token& token) {
-  SimRequest* const request = world_.requests.find(token.id);
+  SimRequest* const request = parts_.requests.find(token.id);
   if (request == nullptr) return;  // given up: its answer is not read
   if (token.first) first_token(*request, token);
   if (token.last) last_token(*request, token);
 }
 
 void RequestDriver::first_token(SimRequest& request, const SimNode::Token& token) {
-  const TimePoint seen = world_.events.now() + millis(world_.options.network_ms);
+  const TimePoint seen = parts_.events.now() + millis(parts_.options.network_ms);
   request.cached_tokens = token.cached_tokens;
   if (request.emitted == 0) {
     request.first = seen;
     request.found_first = token.cached_tokens;
-    world_.recorder.first_token({request.arrived.time_since_epoch(), seen.time_since_epoch(),
+    parts_.recorder.first_token({request.arrived.time_since_epoch(), seen.time_since_epoch(),
                                  static_cast<int32_t>(request.node), request.trace.input_tokens,
                                  token.cached_tokens, request.trace.set});
   } else {
     request.gaps.longest = std::max(request.gaps.longest, seen - request.gaps.last_token);
   }
-  request.flow.first_byte(context_of(request), true, world_.events.now());
+  request.flow.first_byte(context_of(request), true, parts_.events.now());
   request.emitted += 1;
   request.here = 1;
 }
 
 void RequestDriver::last_token(SimRequest& request, const SimNode::Token& token) {
-  const TimePoint seen = world_.events.now() + millis(world_.options.network_ms);
+  const TimePoint seen = parts_.events.now() + millis(parts_.options.network_ms);
   request.emitted += token.tokens - request.here;
   request.gaps.longest = std::max(request.gaps.longest, token.longest_gap);
-  const auto room = static_cast<int32_t>(world_.options.profile.max_model_len) - request.trace.input_tokens;
+  const auto room = static_cast<int32_t>(parts_.options.profile.max_model_len) - request.trace.input_tokens;
   sums_.tokens_due += std::min(std::max(1, request.trace.output_tokens), room);
   sums_.tokens_sent += request.emitted;
   route::AnswerCounts counts;
@@ -264,9 +260,9 @@ void RequestDriver::last_token(SimRequest& request, const SimNode::Token& token)
   counts.completion_tokens = request.emitted;
   counts.cached_tokens = request.cached_tokens;
   counts.has_cached = true;
-  request.flow.answered(context_of(request), counts, 200, world_.events.now());
+  request.flow.answered(context_of(request), counts, 200, parts_.events.now());
   keys_.answered(request.trace, request.emitted);
-  world_.recorder.finished({request.arrived.time_since_epoch(), request.first.time_since_epoch(),
+  parts_.recorder.finished({request.arrived.time_since_epoch(), request.first.time_since_epoch(),
                             seen.time_since_epoch(), static_cast<int32_t>(request.node), request.emitted,
                             request.gaps.longest});
   end(request, seen, RequestEnd::kAnswered);
@@ -275,19 +271,19 @@ void RequestDriver::last_token(SimRequest& request, const SimNode::Token& token)
 // `at`: when its client knows. `why`: of a lost one.
 void RequestDriver::end(SimRequest& request, TimePoint at, RequestEnd how, std::string_view why) {
   const Duration arrived = request.arrived.time_since_epoch();
-  const TimePoint now = world_.events.now();
+  const TimePoint now = parts_.events.now();
   if (admission_.active()) {
     SimAdmission::Cost cost;
     const int64_t prompt = request.trace.input_tokens;
     if (how == RequestEnd::kAnswered) cost.computed = prompt - request.cached_tokens + request.emitted;
     if (request.emitted > 0) cost.all = prompt + request.emitted;
-    admission_.leave(request.gateway, request.trace.key, request.place, cost, now);
-    world_.recorder.queued(arrived, request.place);
+    admission_.leave(request.gateway, request.trace.key, request.place, cost);
+    parts_.recorder.queued(arrived, request.place);
   }
-  if (world_.options.on_request) world_.options.on_request(request.line(at, how));
+  if (parts_.options.on_request) parts_.options.on_request(request.line(at, how));
   if (how == RequestEnd::kLost || how == RequestEnd::kRefused) {
     (how == RequestEnd::kLost ? sums_.lost : sums_.refused) += 1;
-    world_.recorder.lost({arrived, now.time_since_epoch(),
+    parts_.recorder.lost({arrived, now.time_since_epoch(),
                           request.emitted == 0 ? request.trace.input_tokens : 0,
                           how == RequestEnd::kRefused
                               ? absl::StrCat("refused by the queue: ", to_absl(request.place.refusal()))
@@ -295,14 +291,14 @@ void RequestDriver::end(SimRequest& request, TimePoint at, RequestEnd how, std::
   } else {
     sums_.finished += 1;
   }
-  world_.requests.remove(request);
+  parts_.requests.remove(request);
 }
 
 void RequestDriver::end_all() {
-  world_.requests.for_each([this](SimRequest& request) {
-    if (world_.options.on_request) note_progress(request);  // until now only its first token was
+  parts_.requests.for_each([this](SimRequest& request) {
+    if (parts_.options.on_request) note_progress(request);  // until now only its first token was
     // Never admitted within the drain, or still being answered.
-    end(request, world_.events.now(), request.emitted == 0 ? RequestEnd::kLost : RequestEnd::kUnfinished);
+    end(request, parts_.events.now(), request.emitted == 0 ? RequestEnd::kLost : RequestEnd::kUnfinished);
   });
 }
 

@@ -23,7 +23,7 @@ namespace troupe::sim {
 
 class RequestDriver {
  public:
-  struct World {  // all outlive it
+  struct Parts {  // all outlive it
     const SimulationOptions& options;
     EventQueue& events;
     SimFleet& fleet;
@@ -34,7 +34,7 @@ class RequestDriver {
     Recorder& recorder;
     Draw& draw;
   };
-  explicit RequestDriver(const World& world);
+  explicit RequestDriver(const Parts& parts);
   RequestDriver(const RequestDriver&) = delete;
   RequestDriver& operator=(const RequestDriver&) = delete;
 
@@ -64,7 +64,7 @@ class RequestDriver {
 
  private:
   SimAdmission::Surroundings queue_surroundings();
-  SimGateway& gateway_of(const SimRequest& request) { return world_.gateways[request.gateway]; }
+  SimGateway& gateway_of(const SimRequest& request) { return parts_.gateways[request.gateway]; }
   route::FlowContext context_of(SimRequest& request);
   route::Action choose(SimRequest& request);
   void perform(SimRequest& request, route::Action action, std::string_view trouble = kNoNode);
@@ -76,7 +76,7 @@ class RequestDriver {
   void last_token(SimRequest& request, const SimNode::Token& token);
   void end(SimRequest& request, TimePoint at, RequestEnd how, std::string_view why = kNotBegun);
 
-  World world_;
+  Parts parts_;
   SimAdmission admission_;
   TraceKeys keys_;
   RequestSums sums_;

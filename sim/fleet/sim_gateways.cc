@@ -20,50 +20,46 @@ route::GossipRules gossip_rules(const SimulationOptions& options) {
 
 }  // namespace
 
-SimGateways::SimGateways(const World& world, Draw& seeds)
-    : world_(world),
-      prober_({world.options.probe, static_cast<size_t>(world.options.gateways),
-               2 * millis(world.options.network_ms)},
-              prober_surroundings()),
-      set_loads_(world.options.router.planner.half_life, world.options.router.memory.sets_max) {
-  const SimulationOptions& options = world.options;
+SimGateways::SimGateways(const Parts& parts, Draw& seeds)
+    : parts_(parts),
+      prober_({parts.options.probe, static_cast<size_t>(parts.options.gateways),
+               2 * millis(parts.options.network_ms)},
+              parts.events, prober_surroundings()),
+      set_loads_(parts.options.router.planner.half_life, parts.options.router.memory.sets_max) {
+  const SimulationOptions& options = parts.options;
   for (int32_t g = 0; g < options.gateways; ++g) {
     const SimGateway::Options gateway{.router = options.router,
                                       .retry = options.retry,
                                       .nodes = options.nodes,
                                       .seed = seeds.bits(),
-                                      .residency = world.residency.residency(),
+                                      .residency = parts.residency.residency(),
                                       .ramp = millis(options.join_ramp_s * 1e3),
                                       .stall = options.stall,
                                       .gossip = gossip_rules(options),
                                       .gateways = static_cast<uint32_t>(options.gateways),
                                       .number = static_cast<uint32_t>(g)};
-    gateways_.push_back(std::make_unique<SimGateway>(gateway, world.events.now()));
+    gateways_.push_back(std::make_unique<SimGateway>(gateway, parts.events.now()));
     gateways_.back()->on_suspicion = [this, g](route::NodeIndex node) {
-      prober_.ask(static_cast<size_t>(g), node, world_.events.now());
+      prober_.ask(static_cast<size_t>(g), node);
     };
   }
 }
 
 SimProber::Surroundings SimGateways::prober_surroundings() {
-  return {.post =
-              [this](TimePoint at, route::NodeIndex node, uint64_t tag) {
-                world_.events.post(at, EventKind::kProbe, static_cast<int32_t>(node), tag);
-              },
-          .stand =
+  return {.stand =
               [this](route::NodeIndex index) {
-                const FleetNode& node = world_.fleet[index];
+                const FleetNode& node = parts_.fleet[index];
                 return SimProber::Surroundings::Stand{
-                    node.engine != nullptr && world_.events.now() >= node.answers_from, node.stalled_until};
+                    node.engine != nullptr && parts_.events.now() >= node.answers_from, node.stalled_until};
               },
           .saw = [this](size_t gateway, route::NodeIndex node,
                         bool answered) { probed(gateway, node, answered); }};
 }
 
 void SimGateways::begin_rounds() {
-  const SimulationOptions& options = world_.options;
-  EventQueue& events = world_.events;
-  prober_.begin(0, world_.fleet.size(), events.now());
+  const SimulationOptions& options = parts_.options;
+  EventQueue& events = parts_.events;
+  prober_.begin(0, parts_.fleet.size());
   for (int32_t slot = 0; slot < kReportSlots; ++slot)
     events.post(events.now() + millis(options.report_ms * (slot + 1) / kReportSlots), EventKind::kReports,
                 slot);
@@ -74,25 +70,25 @@ void SimGateways::begin_rounds() {
 // Every gateway asks every node at a time of its own within the interval, as live ones do: if all learned at
 // once, they would all send to the same idle node until the next time.
 void SimGateways::reports_round(int32_t slot) {
-  const TimePoint now = world_.events.now();
+  const TimePoint now = parts_.events.now();
   for (size_t g = 0; g < gateways_.size(); ++g) {
     // Where (11 n + 5 g) mod 16 is the slot: neighbours are apart, and no slot is crowded. 3 is 11's inverse.
     static_assert(kReportSlots == 16);
     const size_t first = 3 * (static_cast<size_t>(slot) + 11 * g) % kReportSlots;
-    for (size_t n = first; n < world_.fleet.size(); n += kReportSlots) {
-      const FleetNode& node = world_.fleet[n];
+    for (size_t n = first; n < parts_.fleet.size(); n += kReportSlots) {
+      const FleetNode& node = parts_.fleet[n];
       if (node.engine == nullptr || now < node.reports_lost_until || now < node.stalled_until) continue;
       node.engine->catch_up(now);
       gateways_[g]->saw_incarnation(static_cast<route::NodeIndex>(n), node.incarnation, now);
       gateways_[g]->router().report(static_cast<route::NodeIndex>(n), node.engine->report(), now);
     }
   }
-  world_.events.post(now + millis(world_.options.report_ms), EventKind::kReports, slot);
+  parts_.events.post(now + millis(parts_.options.report_ms), EventKind::kReports, slot);
 }
 
 // The driver of every gateway's GossipRounds. Messages arrive at once and none is lost.
 void SimGateways::gossip_round() {
-  const TimePoint now = world_.events.now();
+  const TimePoint now = parts_.events.now();
   for (auto& gateway : gateways_) gateway->gossip().collect(now);
   for (uint32_t g = 0; g < gateways_.size(); ++g) {
     route::GossipRounds& from = gateways_[g]->gossip();
@@ -104,34 +100,34 @@ void SimGateways::gossip_round() {
       from.answered(other, to.answer(), now);
     }
   }
-  world_.events.post(now + millis(world_.options.gossip_ms), EventKind::kGossip);
+  parts_.events.post(now + millis(parts_.options.gossip_ms), EventKind::kGossip);
 }
 
 // Plans from the fleet's loads: what nodes count, or else what gateways have sent.
 void SimGateways::plan_round() {
-  const TimePoint now = world_.events.now();
-  if (world_.residency.enabled()) {
+  const TimePoint now = parts_.events.now();
+  if (parts_.residency.enabled()) {
     std::vector<route::SetLoadMerger::Counter> counters;
-    for (size_t n = 0; n < world_.fleet.size(); ++n) {
-      if (world_.fleet[n].engine == nullptr) continue;
+    for (size_t n = 0; n < parts_.fleet.size(); ++n) {
+      if (parts_.fleet[n].engine == nullptr) continue;
       counters.clear();
-      world_.fleet[n].engine->set_counters(counters);
-      set_loads_.report(static_cast<uint32_t>(n), world_.fleet[n].incarnation, kModel, counters);
+      parts_.fleet[n].engine->set_counters(counters);
+      set_loads_.report(static_cast<uint32_t>(n), parts_.fleet[n].incarnation, kModel, counters);
     }
     const route::SetLoads loads = set_loads_.take(now);
     for (auto& gateway : gateways_) gateway->router().plan(now, loads);
   } else {
     for (auto& gateway : gateways_) gateway->router().plan(now);
   }
-  world_.events.post(now + world_.options.router.planner.tick, EventKind::kPlan);
+  parts_.events.post(now + parts_.options.router.planner.tick, EventKind::kPlan);
 }
 
 void SimGateways::probed(size_t g, route::NodeIndex node, bool answered) {
-  const TimePoint now = world_.events.now();
+  const TimePoint now = parts_.events.now();
   SimGateway& gateway = *gateways_[g];
-  if (!answered || world_.fleet[node].engine == nullptr)
+  if (!answered || parts_.fleet[node].engine == nullptr)
     return gateway.on_event(node, route::HealthEvent::kProbeFail, now);
-  if (world_.fleet[node].drains) {  // notice of it was taken when it began
+  if (parts_.fleet[node].drains) {  // notice of it was taken when it began
     if (!gateway.leaving(node)) gateway.on_event(node, route::HealthEvent::kProbeNotReady, now);
     return;
   }
@@ -139,23 +135,23 @@ void SimGateways::probed(size_t g, route::NodeIndex node, bool answered) {
   gateway.on_event(node, route::HealthEvent::kProbeOk, now);
   if (was_routable || !gateway.router().view().routable(node)) return;
   // It hung, and what it holds was forgotten.
-  if (world_.residency.enabled()) world_.residency.send_snapshot(node);
+  if (parts_.residency.enabled()) parts_.residency.send_snapshot(node);
 }
 
 void SimGateways::nodes_joined(int32_t count) {
-  const TimePoint now = world_.events.now();
-  prober_.begin(world_.fleet.size() - static_cast<size_t>(count), world_.fleet.size(), now);
+  const TimePoint now = parts_.events.now();
+  prober_.begin(parts_.fleet.size() - static_cast<size_t>(count), parts_.fleet.size());
   for (auto& gateway : gateways_) gateway->add_nodes(count, now);
 }
 
 void SimGateways::node_returned(route::NodeIndex node, uint64_t incarnation) {
-  if (world_.fleet[node].incarnation != incarnation) return;
-  if (world_.fleet[node].drains) return;  // its probes say so
-  for (auto& gateway : gateways_) gateway->on_event(node, route::HealthEvent::kProbeOk, world_.events.now());
+  if (parts_.fleet[node].incarnation != incarnation) return;
+  if (parts_.fleet[node].drains) return;  // its probes say so
+  for (auto& gateway : gateways_) gateway->on_event(node, route::HealthEvent::kProbeOk, parts_.events.now());
 }
 
 void SimGateways::node_gives_notice(route::NodeIndex node, TimePoint until) {
-  for (auto& gateway : gateways_) gateway->saw_notice(node, until, world_.events.now());
+  for (auto& gateway : gateways_) gateway->saw_notice(node, until, parts_.events.now());
 }
 
 }  // namespace troupe::sim

@@ -20,14 +20,14 @@ namespace troupe::sim {
 
 class SimGateways {
  public:
-  struct World {  // all outlive it
+  struct Parts {  // all outlive it
     const SimulationOptions& options;
     EventQueue& events;
     const SimFleet& fleet;
     ResidencyReports& residency;
   };
   // Each gateway's seed is drawn from `seeds`.
-  SimGateways(const World& world, Draw& seeds);
+  SimGateways(const Parts& parts, Draw& seeds);
   SimGateways(const SimGateways&) = delete;
   SimGateways& operator=(const SimGateways&) = delete;
 
@@ -39,7 +39,7 @@ class SimGateways {
   void reports_round(int32_t slot);
   void gossip_round();
   void plan_round();
-  void probe(route::NodeIndex node, uint64_t tag) { prober_.tick(node, tag, world_.events.now()); }
+  void probe(route::NodeIndex node, uint64_t tag) { prober_.tick(node, tag); }
 
   // The fleet's last `count` nodes have joined, and their first probe has found them ready.
   void nodes_joined(int32_t count);
@@ -52,7 +52,7 @@ class SimGateways {
   SimProber::Surroundings prober_surroundings();
   void probed(size_t gateway, route::NodeIndex node, bool answered);
 
-  World world_;
+  Parts parts_;
   SimProber prober_;
   route::SetLoadMerger set_loads_;
   std::vector<std::unique_ptr<SimGateway>> gateways_;

@@ -112,11 +112,9 @@ StatusOr<Result> Simulation::run(TraceRequest next, bool more) {
       TROUPE_RETURN_IF_ERROR(arrive(next, more));
       if (!more) stop_at = events_.now() + millis(options_.drain_s * 1e3);
     } else {
-      const Event event = events_.next();
-      if (!more && (requests_.size() == 0 || event.at > stop_at)) break;
-      events_.pop();
+      if (!more && (requests_.size() == 0 || events_.next().at > stop_at)) break;
+      const Event event = events_.pop();
       fetch_ahead(events_.next());
-      events_.advance(event.at);
       handle(event);
     }
     event_count_ += 1;
@@ -179,7 +177,7 @@ void Simulation::handle(const Event& event) {
       return;
     }
     case EventKind::kQueue:
-      return driver_.admission().on_time(static_cast<size_t>(event.index), event.value, events_.now());
+      return driver_.admission().on_time(static_cast<size_t>(event.index), event.value);
     case EventKind::kFault:
       return faults_.begin(static_cast<size_t>(event.index));
     case EventKind::kFaultEnd:
