@@ -37,7 +37,7 @@ void FaultInjector::apply(const Fault& fault) {
       parts_.fleet.interrupt(node);
       return parts_.fleet.slow_down(node, fault.factor);
     case Fault::Kind::kStall:
-      if (parts_.fleet.stall(node, until)) parts_.requests.streams_stall(node);
+      if (parts_.fleet.stall(node, until)) parts_.streams.watch_all_at(node);
       return;
     case Fault::Kind::kLoseReports:
       return parts_.fleet.lose_reports(node, until);
@@ -59,7 +59,7 @@ void FaultInjector::end(size_t index) {
 }
 
 void FaultInjector::kill(route::NodeIndex node) {
-  parts_.requests.note_progress_at(node);
+  parts_.streams.note_progress_at(node);
   parts_.handover.node_stopped(node);
   parts_.events.post(parts_.events.now() + millis(parts_.options.detect_ms), EventKind::kDetect,
                      static_cast<int32_t>(node), parts_.fleet[node].incarnation);

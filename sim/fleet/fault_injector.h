@@ -11,6 +11,7 @@
 #include "sim/fleet/sim_fleet.h"
 #include "sim/fleet/sim_gateways.h"
 #include "sim/fleet/simulation_options.h"
+#include "sim/fleet/stream_watch.h"
 
 namespace troupe::sim {
 
@@ -22,6 +23,7 @@ class FaultInjector {
     SimFleet& fleet;
     ResidencyReports& residency;
     SimGateways& gateways;
+    StreamWatch& streams;
     RequestDriver& requests;
     HandoverDriver& handover;
     Recorder& recorder;

@@ -136,7 +136,7 @@ void RequestDriver::deliver(uint64_t id) {
   request->node_incarnation = node.incarnation;
   if (parts_.fleet.stands_still(request->node)) {
     parts_.fleet.hold_undelivered(request->node, id);
-    return watch_silence(*request, now - millis(parts_.options.network_ms));
+    return parts_.streams.watch(*request, now - millis(parts_.options.network_ms));
   }
   parts_.fleet.interrupt(request->node);
   const Status added = node.engine->add(request->to_node(), now);
@@ -161,60 +161,20 @@ void RequestDriver::fail(SimRequest& request, const route::Failure& failure) {
   perform(request, action, loss_words(failure));
 }
 
-// `received`: the time of the last byte that its node has sent, or of its request's.
-void RequestDriver::watch_silence(const SimRequest& request, TimePoint received) {
-  const Duration timeout = route::silence_timeout(parts_.options.stall, true);
-  if (timeout == Duration::zero()) return;
-  const Duration travel = request.taken_at ? millis(parts_.options.network_ms) : Duration::zero();
-  parts_.events.post(std::max(received + timeout + travel, parts_.events.now()), EventKind::kSilent,
-                     parts_.fleet[request.node].stalls, request.id);
-}
-
 void RequestDriver::silent(uint64_t id, int32_t stall) {
   SimRequest* const request = parts_.requests.find(id);
   if (request == nullptr) return;
   const route::NodeIndex node = request->node;
   if (parts_.fleet[node].stalls != stall || !parts_.fleet.stands_still(node)) return;  // it has gone on
-  note_progress(*request);
+  parts_.streams.note_progress(*request);
   route::RequestFlow::SilentFacts facts;
   facts.heartbeats_asked = true;
   facts.heartbeats_seen = request->taken_at.has_value();
   const TimePoint now = parts_.events.now();
   if (!request->flow.silent(context_of(*request), facts, request->progress(parts_.options.resume), now))
-    return watch_silence(*request, now);
+    return parts_.streams.watch(*request, now);
   if (request->taken_at) parts_.fleet.give_up(node, id);
   fail(*request, {route::FailureKind::kSilent, 0});
-}
-
-// How far its stream has come.
-void RequestDriver::note_progress(SimRequest& request) const {
-  if (!request.taken_at) return;
-  const FleetNode& node = parts_.fleet[request.node];
-  if (node.engine == nullptr || request.node_incarnation != node.incarnation) return;
-  node.engine->catch_up(parts_.events.now());
-  const SimNode::Progress progress = node.engine->progress(request.id);
-  if (progress.tokens == 0) return;
-  request.emitted += progress.tokens - request.here;
-  request.here = progress.tokens;
-  request.gaps.last_token = progress.last + millis(parts_.options.network_ms);
-  request.gaps.longest = std::max(request.gaps.longest, progress.longest_gap);
-}
-
-void RequestDriver::note_progress_at(route::NodeIndex node) {
-  for (SimRequest* request : parts_.requests.at(node, parts_.fleet[node].incarnation))
-    note_progress(*request);
-}
-
-void RequestDriver::streams_stall(route::NodeIndex node) {
-  constexpr Duration kHeartbeatAfter = std::chrono::milliseconds(80);  // worker/http/response_stream.cc's
-  const TimePoint now = parts_.events.now();
-  for (SimRequest* request : parts_.requests.at(node, parts_.fleet[node].incarnation)) {
-    note_progress(*request);
-    const TimePoint token =
-        request->here > 0 ? request->gaps.last_token - millis(parts_.options.network_ms) : TimePoint{};
-    const TimePoint received = std::max(request->taken_at.value_or(TimePoint{}), token);
-    watch_silence(*request, now - (now - received) % kHeartbeatAfter);
-  }
 }
 
 void RequestDriver::connections_break(route::NodeIndex node, uint64_t incarnation) {
@@ -296,7 +256,8 @@ void RequestDriver::end(SimRequest& request, TimePoint at, RequestEnd how, std::
 
 void RequestDriver::end_all() {
   parts_.requests.for_each([this](SimRequest& request) {
-    if (parts_.options.on_request) note_progress(request);  // until now only its first token was
+    if (parts_.options.on_request)
+      parts_.streams.note_progress(request);  // until now only its first token was
     // Never admitted within the drain, or still being answered.
     end(request, parts_.events.now(), request.emitted == 0 ? RequestEnd::kLost : RequestEnd::kUnfinished);
   });

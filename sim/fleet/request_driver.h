@@ -16,6 +16,7 @@
 #include "sim/fleet/sim_fleet.h"
 #include "sim/fleet/sim_gateways.h"
 #include "sim/fleet/simulation_options.h"
+#include "sim/fleet/stream_watch.h"
 #include "sim/fleet/trace_keys.h"
 #include "sim/workload/distributions.h"
 
@@ -31,6 +32,7 @@ class RequestDriver {
     const route::ExactResidency& residency;
     PrefixBlockCache& prefixes;
     RequestTable& requests;
+    StreamWatch& streams;
     Recorder& recorder;
     Draw& draw;
   };
@@ -49,10 +51,6 @@ class RequestDriver {
   void on_token(const SimNode::Token& token);
   SimAdmission& admission() { return admission_; }
 
-  // Before a node stops: how far its streams have come.
-  void note_progress_at(route::NodeIndex node);
-  // The node's streams bring nothing from now on, not even heartbeats: their last bytes were tokens or these.
-  void streams_stall(route::NodeIndex node);
   // Gateways see that their connections to it are broken: started streams end or go on elsewhere, the others
   // are sent again.
   void connections_break(route::NodeIndex node, uint64_t incarnation);
@@ -70,8 +68,6 @@ class RequestDriver {
   void perform(SimRequest& request, route::Action action, std::string_view trouble = kNoNode);
   void send(SimRequest& request);
   void fail(SimRequest& request, const route::Failure& failure);
-  void watch_silence(const SimRequest& request, TimePoint received);
-  void note_progress(SimRequest& request) const;
   void first_token(SimRequest& request, const SimNode::Token& token);
   void last_token(SimRequest& request, const SimNode::Token& token);
   void end(SimRequest& request, TimePoint at, RequestEnd how, std::string_view why = kNotBegun);

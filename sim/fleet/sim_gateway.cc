@@ -42,8 +42,9 @@ std::vector<NodeIndex> slots(size_t first, size_t end) {
 
 // The first look at the nodes finds nothing that a router without sets could move or compute: its view is all
 // that comes of it.
-SimGateway::SimGateway(const Options& options, TimePoint now)
+SimGateway::SimGateway(const Options& options, SimProber& prober, TimePoint now)
     : options_(options),
+      prober_(prober),
       retry_budget_(options.retry),
       registry_(registry_of(static_cast<size_t>(options.nodes), options.ramp)) {
   begin_incarnation(now);

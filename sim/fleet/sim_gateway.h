@@ -15,6 +15,7 @@
 #include "gateway/route/request/request_flow.h"
 #include "gateway/route/request/retry.h"
 #include "gateway/route/router.h"
+#include "sim/fleet/sim_prober.h"
 
 namespace troupe::sim {
 
@@ -33,7 +34,8 @@ class SimGateway final : public route::NodeSignals {
     route::GossipRules gossip{};
     uint32_t gateways = 1, number = 0;  // this one's among them
   };
-  SimGateway(const Options& options, TimePoint now);
+  // `prober` outlives it.
+  SimGateway(const Options& options, SimProber& prober, TimePoint now);
 
   route::Router& router() { return *router_; }
   // The other gateways are its peers, by their numbers.
@@ -55,11 +57,7 @@ class SimGateway final : public route::NodeSignals {
   void on_event(route::NodeIndex node, route::HealthEvent event, TimePoint now) override;
   route::NodeStatus node_status(route::NodeIndex node) const override;
   void saw_heartbeat(route::NodeIndex) override {}  // every node sends them
-  void probe(route::NodeIndex node, TimePoint) override {
-    if (on_suspicion) on_suspicion(node);
-  }
-  // A node is to be probed at once: set by SimGateways.
-  std::function<void(route::NodeIndex)> on_suspicion;
+  void probe(route::NodeIndex node, TimePoint) override { prober_.ask(options_.number, node); }
   // A node's sets are to be moved, or those that it lacks computed: set by HandoverDriver.
   std::function<void(route::NodeIndex, TimePoint until)> on_leaving;
   std::function<void(route::NodeIndex)> on_begins_empty;
@@ -73,6 +71,7 @@ class SimGateway final : public route::NodeSignals {
   void perform(const route::NodeActions& actions, TimePoint now);
 
   Options options_;
+  SimProber& prober_;
   std::unique_ptr<route::Router> router_;
   std::unique_ptr<route::GossipRounds> gossip_;
   uint64_t incarnation_ = 0;

@@ -38,10 +38,7 @@ SimGateways::SimGateways(const Parts& parts, Draw& seeds)
                                       .gossip = gossip_rules(options),
                                       .gateways = static_cast<uint32_t>(options.gateways),
                                       .number = static_cast<uint32_t>(g)};
-    gateways_.push_back(std::make_unique<SimGateway>(gateway, parts.events.now()));
-    gateways_.back()->on_suspicion = [this, g](route::NodeIndex node) {
-      prober_.ask(static_cast<size_t>(g), node);
-    };
+    gateways_.push_back(std::make_unique<SimGateway>(gateway, prober_, parts.events.now()));
   }
 }
 

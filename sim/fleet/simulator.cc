@@ -18,6 +18,7 @@
 #include "sim/fleet/residency_reports.h"
 #include "sim/fleet/sim_fleet.h"
 #include "sim/fleet/sim_gateways.h"
+#include "sim/fleet/stream_watch.h"
 #include "sim/workload/distributions.h"
 
 namespace troupe::sim {
@@ -56,6 +57,7 @@ class Simulation {
   Recorder recorder_;
   PrefixBlockCache prefixes_;
   RequestTable requests_;
+  StreamWatch streams_;
   RequestDriver driver_;
   HandoverDriver handover_;
   FaultInjector faults_;
@@ -83,10 +85,11 @@ Simulation::Simulation(RequestSource& source, const SimulationOptions& options)
       gateways_({options, events_, fleet_, residency_}, draw_),
       recorder_(recorder_options(options)),
       prefixes_(options),
-      driver_({options, events_, fleet_, gateways_, *residency_.residency(), prefixes_, requests_, recorder_,
-               draw_}),
+      streams_(options, events_, fleet_, requests_),
+      driver_({options, events_, fleet_, gateways_, *residency_.residency(), prefixes_, requests_, streams_,
+               recorder_, draw_}),
       handover_({options, events_, fleet_, gateways_, prefixes_}),
-      faults_({options, events_, fleet_, residency_, gateways_, driver_, handover_, recorder_}) {
+      faults_({options, events_, fleet_, residency_, gateways_, streams_, driver_, handover_, recorder_}) {
   gateways_.begin_rounds();
   events_.post(events_.now() + std::chrono::seconds(1), EventKind::kSecond);
   faults_.post_all();
