@@ -9,8 +9,10 @@
 #include "common/settings/log_levels.h"
 #include "gateway/access/secret.h"
 #include "gateway/cluster/name_follower.h"
+#include "gateway/cluster/pin_file.h"
 #include "gateway/proxy/proxy_settings.h"
 #include "gateway/route/settings.h"
+#include "gateway/telemetry/append_log.h"
 #include "gateway/telemetry/traffic_recorder.h"
 
 namespace troupe {
@@ -297,6 +299,15 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
   TROUPE_RETURN_IF_ERROR(make_record(s, config));
   TROUPE_RETURN_IF_ERROR(make_access(s, config));
   return config;
+}
+
+Status check_files(const GatewayConfig& config) {
+  if (!config.pins.file.empty())
+    TROUPE_RETURN_IF_ERROR(PinFile::check(config.pins.file, config.pins.text_bytes));
+  if (!config.record.empty()) TROUPE_RETURN_IF_ERROR(AppendLog::check("record", config.record));
+  const std::string& access_log = config.telemetry.access_log;
+  const bool is_file = access_log != kAccessLogOff && access_log != kAccessLogStderr;
+  return is_file ? AppendLog::check("access_log", access_log) : absl::OkStatus();
 }
 
 // A client's connection and its worker's; a probe and the residency of every worker, a message to every

@@ -95,6 +95,8 @@ struct GatewayConfig : GatewayParts {
 };
 // Errors name the key. Reads the TLS files and checks them against each other.
 StatusOr<GatewayConfig> make_config(const GatewaySettings& settings);
+// Whether the files that a start makes or opens could be: --check-config makes none. Errors name the key.
+Status check_files(const GatewayConfig& config);
 // Open at once, at most.
 size_t files_needed(const GatewayConfig& config);
 

@@ -1,6 +1,7 @@
 // Access: keys of clients and operators, the fleet's own secrets, and what is open where there are none.
 
 #include "absl/strings/str_cat.h"
+#include "common/core/host_scope.h"
 #include "gateway/access/api_keys.h"
 #include "gateway/access/secret.h"
 #include "gateway/config.h"
@@ -20,6 +21,19 @@ Status check_keys(const GatewaySettings& s) {
     secret = *std::move(read);
   }
   return annotate(check_tenants(*keys, secret), "api_keys");
+}
+
+// A port and a scheme are no part of what is compared with the Host header's name.
+Status check_hosts(const std::vector<std::string>& hosts) {
+  constexpr std::string_view kOfNames = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
+  for (size_t i = 0; i < hosts.size(); ++i) {
+    const bool is_name = !hosts[i].empty() && hosts[i].find_first_not_of(kOfNames) == std::string::npos;
+    if (!is_name && !is_address(hosts[i]))
+      return invalid_argument(absl::StrCat("admin.hosts[", i, "]: '", hosts[i],
+                                           "' must be a name alone, such as gateway.example.com: no scheme, "
+                                           "port or '*'"));
+  }
+  return absl::OkStatus();
 }
 
 bool is_loopback(const std::string& host) {
@@ -52,6 +66,7 @@ void describe_access(GatewaySettings& s, SettingsSchema& schema) {
 Status make_access(const GatewaySettings& s, GatewayConfig& config) {
   config.metrics_demands_certificates = s.metrics_tls && !s.tls.ca.empty();
   TROUPE_RETURN_IF_ERROR(check_keys(s));
+  TROUPE_RETURN_IF_ERROR(check_hosts(s.admin_hosts));
   auto addable = WorkerUrlRules::parse(s.worker_urls_allowed);
   if (!addable.ok()) return annotate(addable.status(), "admin.worker_urls_allowed");
   config.workers_addable = *std::move(addable);

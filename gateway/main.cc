@@ -107,7 +107,11 @@ int main_with(int argc, char** argv) {
     std::cerr << "troupe-gateway: " << config.status().message() << "\n";
     return kBadUsage;
   }
-  if (parsed->check_config) return 0;
+  if (parsed->check_config) {
+    const Status files = check_files(*config);
+    if (!files.ok()) std::cerr << "troupe-gateway: " << files.message() << "\n";
+    return files.ok() ? 0 : kBadUsage;
+  }
   const Logger log(config->log_level);
   Reload reload(argc, argv, schema.values(), log);
   return run(*config, reload, log);

@@ -121,4 +121,14 @@ bool is_address(std::string_view host) {
   return inet_pton(AF_INET, text.c_str(), &address) == 1 || inet_pton(AF_INET6, text.c_str(), &address) == 1;
 }
 
+std::string canonical_host(std::string_view host) {
+  const std::string text(without_brackets(host));
+  in6_addr address;
+  char shortest[INET6_ADDRSTRLEN];
+  if (inet_pton(AF_INET6, text.c_str(), &address) == 1 &&
+      inet_ntop(AF_INET6, &address, shortest, sizeof shortest) != nullptr)
+    return shortest;
+  return absl::AsciiStrToLower(text);
+}
+
 }  // namespace troupe

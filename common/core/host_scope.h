@@ -4,6 +4,7 @@
 // that one would choose can be. Pure: nothing is resolved.
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace troupe {
@@ -24,5 +25,8 @@ enum class HostScope : uint8_t {
 HostScope host_scope(std::string_view host);
 // An IPv4 or IPv6 address in its usual form.
 bool is_address(std::string_view host);
+// The same host as it is compared: a name in lower case, an IPv6 address in its shortest form. Without
+// brackets, if it has them.
+std::string canonical_host(std::string_view host);
 
 }  // namespace troupe

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -86,6 +87,17 @@ StatusOr<std::string> read_regular_file(const std::string& path, size_t bytes_ma
 bool path_exists(const std::string& path) {
   struct stat info {};
   return ::stat(path.c_str(), &info) == 0;
+}
+
+Status check_creatable(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  const char* const folder = parent.empty() ? "." : parent.c_str();
+  struct stat info {};
+  if (::stat(folder, &info) != 0) return cannot("create", path);
+  errno = ENOTDIR;
+  if (!S_ISDIR(info.st_mode)) return cannot("create", path);
+  const bool may_write = ::faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) == 0;
+  return may_write ? absl::OkStatus() : cannot("create", path);
 }
 
 }  // namespace troupe

@@ -41,4 +41,7 @@ StatusOr<std::string> read_regular_file(const std::string& path, size_t bytes_ma
 // True if the path leads to anything, of whatever kind: whether that can be read is known by reading it.
 bool path_exists(const std::string& path);
 
+// Whether a file that is not there yet could be created: its folder is there, and may be written.
+Status check_creatable(const std::string& path);
+
 }  // namespace troupe

@@ -1,6 +1,7 @@
 #include "common/net/cors.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -43,23 +44,45 @@ bool is_from_browser(const HttpRequest& request) {
          has_header(request, "origin") || request.header("user-agent").starts_with("Mozilla/");
 }
 
+Status no_origin(std::string_view text, std::string_view why) {
+  return invalid_argument(absl::StrCat("cors.allowed_origins: '", to_absl(text),
+                                       "' is no origin such as http://localhost:8000: ", to_absl(why)));
+}
+
+// `rest`, a host and perhaps a port, as browsers write it; the error says what is wrong.
+StatusOr<std::string> authority_of_origin(std::string_view scheme, std::string_view rest) {
+  if (rest.find('*') != std::string_view::npos)
+    return invalid_argument("'*' is all of them, and part of none");
+  const std::string_view name = name_of(rest);
+  if (name.empty() || rest.find_first_of("/?#@ \t,") != std::string_view::npos)
+    return invalid_argument("it is a scheme, a host and a port, and no more");
+  if (std::any_of(rest.begin(), rest.end(), [](unsigned char c) { return c <= ' ' || c >= 0x7f; }))
+    return invalid_argument("browsers write a name of other letters in ASCII (xn--…)");
+  const bool is_bracketed = rest.starts_with('[');
+  std::string host = canonical_host(name);
+  if (is_bracketed && !is_address(host)) return invalid_argument("in [ ] is an IPv6 address");
+  if (is_bracketed) host = absl::StrCat("[", host, "]");
+  const std::string_view after = rest.substr(name.size() + (is_bracketed ? 2 : 0));
+  if (after.empty()) return host;
+  uint16_t port = 0;
+  const char* const end = after.data() + after.size();
+  const auto [last, error] = std::from_chars(after.data() + 1, end, port);
+  if (after.front() != ':' || error != std::errc() || last != end || port == 0)
+    return invalid_argument("behind the host is at most a port, 1 to 65535");
+  const bool is_own = (scheme == "http" && port == 80) || (scheme == "https" && port == 443);
+  return is_own ? host : absl::StrCat(host, ":", port);
+}
+
 StatusOr<std::string> parse_origin(std::string_view text) {
   if (text == "*" || text == "null") return std::string(text);
-  const auto refused = [text](std::string_view why) {
-    return invalid_argument(absl::StrCat("cors.allowed_origins: '", to_absl(text),
-                                         "' is no origin such as http://localhost:8000: ", to_absl(why)));
-  };
-  std::string origin = absl::AsciiStrToLower(to_absl(text));
-  const size_t scheme_end = origin.find("://");
-  if (scheme_end == std::string::npos || scheme_end == 0) return refused("it has no scheme");
-  if (origin.find('/', scheme_end + 3) == origin.size() - 1) origin.pop_back();
-  const std::string scheme = origin.substr(0, scheme_end), rest = origin.substr(scheme_end + 3);
-  if (rest.find('*') != std::string::npos) return refused("'*' is all of them, and part of none");
-  if (rest.empty() || rest.find_first_of("/?#@ \t,") != std::string::npos)
-    return refused("it is a scheme, a host and a port, and no more");
-  const std::string_view own_port = scheme == "http" ? ":80" : scheme == "https" ? ":443" : "";
-  if (!own_port.empty() && rest.ends_with(own_port)) origin.resize(origin.size() - own_port.size());
-  return origin;
+  const size_t scheme_end = text.find("://");
+  if (scheme_end == std::string_view::npos || scheme_end == 0) return no_origin(text, "it has no scheme");
+  const std::string scheme = absl::AsciiStrToLower(to_absl(text.substr(0, scheme_end)));
+  std::string_view rest = text.substr(scheme_end + 3);
+  if (rest.ends_with('/')) rest.remove_suffix(1);
+  const auto authority = authority_of_origin(scheme, rest);
+  if (!authority.ok()) return no_origin(text, to_std(authority.status().message()));
+  return absl::StrCat(scheme, "://", *authority);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/host_scope.h"
 #include "common/net/http_client.h"
 #include "common/net/http_head.h"
 #include "common/net/timer.h"
@@ -101,6 +102,7 @@ StatusOr<Endpoint> Endpoint::parse(std::string_view url) {
   if (!is_host_name(endpoint.host))
     return bad_url(url, absl::StrCat("expected http://host:port or https://host:port; '", endpoint.host,
                                      "' is no host"));
+  endpoint.host = canonical_host(endpoint.host);
   if (port.empty() && scheme_end == std::string_view::npos)  // could be a typo as well as a host
     return bad_url(url, "expected http://host:port, https://host:port or host:port");
   if (port.empty()) return endpoint;

@@ -87,6 +87,7 @@ class Answer final : public ClientAnswer {
   std::string_view header(std::string_view name) const override { return find_header(head_.headers, name); }
 
   Task<StatusOr<bool>> read(std::string& out) override;
+  void end_within(Duration wait) override { end_by_ = std::chrono::steady_clock::now() + wait; }
   Task<StatusOr<std::string>> read_all(size_t bytes_max) override;
 
  private:
@@ -112,6 +113,7 @@ class Answer final : public ClientAnswer {
   uint64_t left_;
   const bool reusable_;
   bool ended_ = false;
+  TimePoint end_by_ = TimePoint::max();
   Status error_;
 };
 
@@ -146,11 +148,13 @@ Task<StatusOr<bool>> Answer::read(std::string& out) {
       guard.done = true;
       co_return !out.empty();
     }
-    silence_timeout_.begin(*lease_.channel());
+    silence_timeout_.begin(*lease_.channel(), end_by_);
     const uint64_t received = lease_->bytes_received();
     std::optional<ChannelEvent> event;
     while (!(event = lease_->poll_event(received))) co_await lease_->next();
     if (event == ChannelEvent::kInput) continue;
+    if (event == ChannelEvent::kTimeout && std::chrono::steady_clock::now() >= end_by_)
+      co_return fail(StatusCode::kUnavailable, "the body did not end in time");
     if (event == ChannelEvent::kTimeout) {
       const SilenceTimeout::Verdict verdict = silence_timeout_.judge(*lease_.channel());
       if (verdict == SilenceTimeout::Verdict::kWait) continue;
@@ -248,6 +252,12 @@ Task<HeadOutcome> read_answer_head(Lease& lease, HeadWanted wanted, AnswerHead& 
   }
 }
 
+// The peer cannot have said this of the request: it came before, or as soon after it as hardly any answer.
+bool is_at_once(WriteEvent written, TimePoint written_at, const ClientPool& pool) {
+  return written == WriteEvent::kPeerGone ||
+         std::chrono::steady_clock::now() - written_at <= pool.options.stale_window;
+}
+
 // Runs one exchange over one connection. Closes it on every way out but a good answer.
 Task<Attempt> exchange(Lease lease, const std::string& head_bytes, const ClientRequest& request,
                        const SilenceTimeout& silence_timeout) {
@@ -280,6 +290,7 @@ Task<Attempt> exchange(Lease lease, const std::string& head_bytes, const ClientR
   const HeadOutcome outcome = co_await read_answer_head(lease, wanted, head, what);
   if (outcome == HeadOutcome::kFound) {
     const bool reusable = written == WriteEvent::kWritten;
+    attempt.stale = head.status == 408 && !head.keep_alive && is_at_once(written, written_at, lease.pool());
     attempt.answer = std::make_unique<Answer>(std::move(lease), std::move(head), silence_timeout, reusable);
     co_return attempt;
   }
@@ -295,9 +306,8 @@ Task<Attempt> exchange(Lease lease, const std::string& head_bytes, const ClientR
     attempt.status =
         lease.pool().failure(StatusCode::kUnavailable, phase,
                              "connection closed before an answer" + tls_failure(*lease.channel()));
-    const bool at_once = written == WriteEvent::kPeerGone ||
-                         std::chrono::steady_clock::now() - written_at <= lease.pool().options.stale_window;
-    attempt.stale = at_once && lease->bytes_received() == received_before;
+    attempt.stale =
+        is_at_once(written, written_at, lease.pool()) && lease->bytes_received() == received_before;
   }
   co_return attempt;
 }
@@ -355,7 +365,7 @@ Task<StatusOr<std::unique_ptr<ClientAnswer>>> HttpClient::send(const ClientReque
     pooled->set_deadline(deadline.at);
     Lease lease(pool, std::move(pooled));
     Attempt attempt = co_await exchange(std::move(lease), head, request, silence_timeout);
-    if (attempt.answer) co_return std::move(attempt.answer);
+    if (attempt.answer && !attempt.stale) co_return std::move(attempt.answer);
     if (!attempt.stale) co_return attempt.status;
     ++pool->stats.stale_replaced;
     wrote = attempt.wrote;

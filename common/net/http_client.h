@@ -32,7 +32,7 @@ struct Endpoint {
   uint16_t port = 80;
   bool tls = false;
   // Parses "http://host:port", "https://host:port" (without a port: 80, 443), "host:port" (http). Errors
-  // describe the fault in the URL.
+  // describe the fault in the URL. The host is as canonical_host() has it: one server has one spelling.
   static StatusOr<Endpoint> parse(std::string_view url);
   std::string authority() const;  // "host:port"
   std::string url() const;
@@ -112,6 +112,9 @@ class ClientAnswer {
   // (replaced). Returns false at the end. kUnavailable: the peer broke off;
   // kDeadlineExceeded: the deadline passed; kAborted: given up (ClientRequest::give_up).
   virtual Task<StatusOr<bool>> read(std::string& out) = 0;
+  // The rest of the body is waited for at most so long from now on: kUnavailable then, and the connection is
+  // closed.
+  virtual void end_within(Duration wait) = 0;
   // Reads the rest of the body, at most bytes_max (kResourceExhausted beyond).
   virtual Task<StatusOr<std::string>> read_all(size_t bytes_max) = 0;
 };

@@ -60,8 +60,23 @@ bool has_port(std::string_view glob) {
 
 Status malformed(std::string_view rule) {
   return invalid_argument(absl::StrCat("'", to_absl(rule),
-                                       "' must be such as worker-?.internal:31000, 10.0.0.7:* or "
-                                       "10.0.0.0/8"));
+                                       "' must be such as worker-?.internal:31000, 10.0.0.7:*, "
+                                       "[fd00::7]:* or 10.0.0.0/8"));
+}
+
+// Could a host:port be like this? The letters of `host`: those of a name, or of an IPv6 address in brackets.
+bool is_glob(std::string_view glob) {
+  constexpr std::string_view kOfNames = "abcdefghijklmnopqrstuvwxyz0123456789-._*?";
+  constexpr std::string_view kOfAddresses = "abcdef0123456789.:*?";
+  const bool is_bracketed = glob.starts_with('[');
+  const size_t end = is_bracketed ? glob.find(']') : std::min(glob.find(':'), glob.size());
+  if (end == std::string_view::npos) return false;
+  const std::string_view host = glob.substr(is_bracketed ? 1 : 0, end - (is_bracketed ? 1 : 0));
+  const std::string_view rest = glob.substr(end + (is_bracketed ? 1 : 0));
+  if (host.find_first_not_of(is_bracketed ? kOfAddresses : kOfNames) != std::string_view::npos) return false;
+  return !host.empty() &&
+         (rest.empty() || (rest.size() > 1 && rest.size() <= 6 && rest.front() == ':' &&
+                           rest.find_first_not_of("0123456789*?", 1) == std::string_view::npos));
 }
 
 // A rule for addresses, which matches no names: who meant 10.0.0.* did not mean 10.0.0.x.elsewhere.example.
@@ -78,10 +93,9 @@ StatusOr<WorkerUrlRules> WorkerUrlRules::parse(const std::vector<std::string>& r
   for (const std::string& rule : rules) {
     const size_t slash = rule.find('/');
     if (slash == std::string::npos) {
-      const bool fit =
-          !rule.empty() && std::all_of(rule.begin(), rule.end(), [](char c) { return c > ' ' && c < 0x7f; });
-      if (!fit) return malformed(rule);
-      parsed.globs_.push_back(absl::AsciiStrToLower(has_port(rule) ? rule : rule + ":*"));
+      const std::string glob = absl::AsciiStrToLower(rule);
+      if (!is_glob(glob)) return malformed(rule);
+      parsed.globs_.push_back(has_port(glob) ? glob : glob + ":*");
       continue;
     }
     Network network;

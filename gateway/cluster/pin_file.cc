@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -55,6 +56,35 @@ Status replace_file(const std::string& path, std::string_view text) {
   return std::rename(beside.c_str(), path.c_str()) == 0 ? absl::OkStatus() : refused(path);
 }
 
+// As a setting's fault; OK stays OK.
+Status as_refused(const Status& status) {
+  if (status.ok()) return status;
+  return absl::InvalidArgumentError(absl::StrCat("pins.file: ", status.message()));
+}
+
+// Calls `take` with each line behind the first.
+Status read_pins(const std::string& path, size_t text_bytes,
+                 const std::function<Status(std::string_view record)>& take) {
+  const auto broken = [&path](const Status& why, size_t line) {
+    return absl::InvalidArgumentError(absl::StrCat("pins.file: ", path, ": line ", line, ": ", why.message(),
+                                                   " (move it away to begin without its pins)"));
+  };
+  const auto read = read_regular_file(path, kPinRecordBytesMax + kFileOfText * text_bytes);
+  if (!read.ok()) return as_refused(read.status());
+  std::string_view rest = *read;
+  for (size_t line = 1; !rest.empty(); ++line) {
+    const size_t end = rest.find('\n');
+    if (end == std::string_view::npos) return broken(invalid_argument("is cut off"), line);
+    const std::string_view record = rest.substr(0, end);
+    rest.remove_prefix(end + 1);
+    const Status taken = line > 1          ? take(record)
+                         : record == kHead ? absl::OkStatus()
+                                           : invalid_argument(absl::StrCat("must be ", to_absl(kHead)));
+    if (!taken.ok()) return broken(taken, line);
+  }
+  return read->empty() ? broken(invalid_argument("is empty"), 1) : absl::OkStatus();
+}
+
 }  // namespace
 
 PinFile::PinFile(std::string path, const Parts& parts)
@@ -70,33 +100,20 @@ PinFile::~PinFile() {
   writer_.join();
 }
 
+Status PinFile::check(const std::string& path, size_t text_bytes) {
+  if (!path_exists(path)) return as_refused(check_creatable(path));
+  return read_pins(path, text_bytes,
+                   [](std::string_view record) { return parse_pin_record(record).status(); });
+}
+
 Status PinFile::load() {
-  const auto broken = [this](const Status& why, size_t line) {
-    return absl::InvalidArgumentError(absl::StrCat("pins.file: ", path_, ": line ", line, ": ", why.message(),
-                                                   " (move it away to begin without its pins)"));
-  };
-  if (!path_exists(path_)) {
-    const Status made = replace_file(path_, absl::StrCat(to_absl(kHead), "\n"));
-    if (!made.ok()) return absl::InvalidArgumentError(absl::StrCat("pins.file: ", made.message()));
-    loaded_ = true;
-    return absl::OkStatus();
+  if (path_exists(path_)) {
+    TROUPE_RETURN_IF_ERROR(read_pins(path_, parts_.pins.registry().options().text_bytes,
+                                     [this](std::string_view record) { return take(record); }));
+    written_ = parts_.pins.registry().changes();
+  } else {
+    TROUPE_RETURN_IF_ERROR(as_refused(replace_file(path_, absl::StrCat(to_absl(kHead), "\n"))));
   }
-  const size_t most = kPinRecordBytesMax + kFileOfText * parts_.pins.registry().options().text_bytes;
-  const auto read = read_regular_file(path_, most);
-  if (!read.ok()) return absl::InvalidArgumentError(absl::StrCat("pins.file: ", read.status().message()));
-  std::string_view rest = *read;
-  for (size_t line = 1; !rest.empty(); ++line) {
-    const size_t end = rest.find('\n');
-    if (end == std::string_view::npos) return broken(invalid_argument("is cut off"), line);
-    const std::string_view record = rest.substr(0, end);
-    rest.remove_prefix(end + 1);
-    const Status taken = line > 1          ? take(record)
-                         : record == kHead ? absl::OkStatus()
-                                           : invalid_argument(absl::StrCat("must be ", to_absl(kHead)));
-    if (!taken.ok()) return broken(taken, line);
-  }
-  if (read->empty()) return broken(invalid_argument("is empty"), 1);
-  written_ = parts_.pins.registry().changes();
   loaded_ = true;
   return absl::OkStatus();
 }

@@ -40,6 +40,8 @@ class PinFile {
   PinFile(const PinFile&) = delete;
   PinFile& operator=(const PinFile&) = delete;
 
+  // Whether load() would take the file, or could make one; nothing is made. `text_bytes`: pins.text_bytes.
+  static Status check(const std::string& path, size_t text_bytes);
   // Reads the pins, as far as pins.text_bytes has room for them. A path that leads to nothing is a gateway's
   // first start. The error names the file and the line: nothing is overwritten that is not understood.
   // Called before start().

@@ -28,6 +28,13 @@ void name_session(const bj::object& fields, GenerateRequest& named) {
     named.user = string_member(metadata->get_object(), "user_id");
 }
 
+// Servers take other spellings of the name (those in Go), and of true ("true", 1).
+bool may_ask_for_stream(const bj::key_value_pair& field) {
+  const bj::value& value = field.value();
+  return absl::EqualsIgnoreCase(to_absl(std::string_view(field.key())), "stream") && !value.is_null() &&
+         !(value.is_bool() && !value.get_bool());
+}
+
 constexpr std::array<std::string_view, 2> kKeptThere{"previous_response_id", "conversation"};
 
 // An item of `input` that names one which the server keeps. (Its type may be left out.)
@@ -84,6 +91,7 @@ std::optional<ApiError> read_body(const HttpRequest& request, const RequestParse
   named.cache_salt = string_member(*fields, "cache_salt");
   const bj::value* stream = fields->if_contains("stream");
   routed.stream = stream != nullptr && stream->is_bool() && stream->get_bool();
+  routed.whole = std::none_of(fields->begin(), fields->end(), may_ask_for_stream);
   name_session(*fields, named);
   return std::nullopt;
 }

@@ -185,7 +185,7 @@ void RequestDriver::name_model(const HttpRequest& request, RequestContext& conte
   const Upstream& upstream = core_.fleet.upstream(context.flow.attempt().candidate.node);
   const std::string& own = upstream.name_of(context.routed.model);
   if (own == context.routed.model) return;
-  input.rename = ModelRename{own, context.routed.model};
+  input.rename = context.routed.model;
   context.worker.named_body = with_model(input.request.body, request.header("content-type"), own);
   input.request.body = context.worker.named_body;
 }
@@ -290,6 +290,7 @@ ForwardInput RequestDriver::forward_input(const Exchange& exchange, RequestConte
   if (input.form == AnswerForm::kMessages || input.form == AnswerForm::kResponses)
     context.worker.passed.read_every_usage();
   input.streams = context.routed.stream;
+  input.asks_whole = context.routed.whole;
   input.choices = context.routed.choices;
   input.progress = &context.worker.progress;
   input.request.silence_timeout = route::silence_timeout(core_.options, context.worker.is_troupe_worker);

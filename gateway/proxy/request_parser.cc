@@ -85,6 +85,7 @@ ApiResult<RoutedRequest> parse_generate(const HttpRequest& request, GenerateRequ
   routed.key = route::make_prefix_key(*parsed, session);
   if (options.mark_salt) routed.marks = prompt_marks(*parsed, *options.mark_salt);
   routed.stream = parsed->stream;
+  routed.whole = !parsed->stream;
   routed.choices = parsed->choice_count();
   routed.priority = parsed->priority;
   routed.answer_tokens_max = parsed->max_tokens;

@@ -23,6 +23,7 @@ namespace troupe {
 struct RoutedRequest {
   std::string model;  // empty where the body may leave it out, and does
   bool stream = false;
+  bool whole = false;  // `stream` is absent, null or false, in every spelling that some server takes
   int32_t choices = 1;
   bool generates = true;              // false: text in only, no answer to wait for and no cache to find
   bool pin = false;                   // a prefix is to be kept,

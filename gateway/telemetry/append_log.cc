@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/regular_file.h"
 
 namespace troupe {
 
@@ -42,6 +43,21 @@ StatusOr<int> AppendLog::open(const std::string& what, const std::string& path) 
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0600);
   if (fd < 0) return absl::NotFoundError(absl::StrCat(what, ": ", path, ": ", std::strerror(errno)));
   return fd;
+}
+
+Status AppendLog::check(const std::string& what, const std::string& path) {
+  const auto refused = [&](int error) {
+    return absl::NotFoundError(absl::StrCat(what, ": ", path, ": ", std::strerror(error)));
+  };
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0) {
+    if (S_ISDIR(info.st_mode)) return refused(EISDIR);
+    const bool may_write = ::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0;
+    return may_write ? absl::OkStatus() : refused(errno);
+  }
+  if (errno != ENOENT) return refused(errno);
+  const Status creatable = check_creatable(path);
+  return creatable.ok() ? creatable : absl::NotFoundError(absl::StrCat(what, ": ", creatable.message()));
 }
 
 AppendLog::AppendLog(int fd, std::string path, Parts parts, bool shared)

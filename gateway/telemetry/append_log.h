@@ -25,6 +25,9 @@ class AppendLog {
   // Created with mode 0600. Errors name `what` and the path.
   static StatusOr<int> open(const std::string& what, const std::string& path);
 
+  // Whether open() would succeed now; nothing is created or opened.
+  static Status check(const std::string& what, const std::string& path);
+
   // Owns `fd`, from open().
   AppendLog(int fd, std::string path, Parts parts);
   // Standard error, which this process shares with others: it stays blocking and is never truncated; it is

@@ -1,7 +1,9 @@
 #include "gateway/telemetry/telemetry_settings.h"
 
 #include <algorithm>
+#include <array>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace troupe {
@@ -9,6 +11,15 @@ namespace troupe {
 namespace {
 
 constexpr std::string_view kTracesPath = "/v1/traces";
+
+// A file's path is meant to be none of these.
+bool is_switch_word(std::string_view text) {
+  constexpr std::array<std::string_view, 10> kWords{"on", "off", "true", "false", "yes",
+                                                    "no", "y",   "n",    "1",     "0"};
+  return text != kAccessLogOff && std::any_of(kWords.begin(), kWords.end(), [text](std::string_view word) {
+           return absl::EqualsIgnoreCase(to_absl(text), to_absl(word));
+         });
+}
 
 // "http://host:port/path"; without a path the standard one.
 Status parse_collector(const std::string& url, SpanExporterOptions& options) {
@@ -54,6 +65,11 @@ StatusOr<TelemetryOptions> make_telemetry(const TelemetrySettings& t) {
   TelemetryOptions options = t.options;
   if (options.access_log.empty())
     return invalid_argument("access_log: must be off, stderr, or the path of a file");
+  if (is_switch_word(options.access_log))
+    return invalid_argument(absl::StrCat("access_log: '", options.access_log,
+                                         "' is no file: name one, or stderr; for none leave it out (off). A "
+                                         "file of that name is ./",
+                                         options.access_log));
   if (t.otlp_endpoint.empty()) return options;
   if (t.otlp.service_name.empty()) return invalid_argument("otlp.service_name: must not be empty");
   options.otlp = t.otlp;

@@ -1,6 +1,7 @@
 #include "gateway/upstream/answer_content.h"
 
 #include <absl/strings/ascii.h>
+#include <absl/strings/match.h>
 
 #include <algorithm>
 #include <array>
@@ -185,6 +186,37 @@ WholeKind kind_of_object(const bj::object& object, AnswerForm form) {
   return is_answer ? WholeKind::kAnswer : WholeKind::kNone;
 }
 
+WholeKind kind_of_json(std::string_view body, AnswerForm form) {
+  const auto value = parse_json(body);
+  // (Some servers write what is not quite JSON: NaN for a log probability.)
+  if (!value.ok()) return WholeKind::kAnswer;
+  const bj::object* object = value->if_object();
+  if (object == nullptr) return WholeKind::kAnswer;
+  return is_error(*object) ? WholeKind::kError : kind_of_object(*object, form);
+}
+
+std::string_view without_spaces(std::string_view text) {
+  return to_std(absl::StripAsciiWhitespace(to_absl(text)));
+}
+
+bool begins_object(std::string_view body) {
+  const size_t begin = body.find_first_not_of(" \t\r\n");
+  return begin != std::string_view::npos && body[begin] == '{';
+}
+
+bool begins_page(std::string_view body) {
+  const absl::string_view text = absl::StripLeadingAsciiWhitespace(to_absl(body));
+  return absl::StartsWithIgnoreCase(text, "<!doctype") || absl::StartsWithIgnoreCase(text, "<html");
+}
+
+// JSON that has no answer in it: white space, null, {}.
+bool is_bare_json(std::string_view body) {
+  const std::string_view text = without_spaces(body);
+  if (text.empty() || text == "null") return true;
+  return text.starts_with('{') && text.ends_with('}') && text.size() > 1 &&
+         without_spaces(text.substr(1, text.size() - 2)).empty();
+}
+
 }  // namespace
 
 AnswerForm form_of_passed(std::string_view path) {
@@ -269,19 +301,22 @@ bool is_media(std::string_view content_type) {
 }
 
 WholeKind kind_of_whole(std::string_view body, AnswerForm form, bool is_begin) {
-  const bool known = form != AnswerForm::kOther;
-  if (!known && (body.size() > kJudgedMax || body.find("\"error\"") == std::string_view::npos))
+  if (!begins_object(body) || (!is_begin && is_cut_object(body))) return WholeKind::kNone;
+  if (body.size() > kJudgedMax || is_plain_answer(body, form)) return WholeKind::kAnswer;
+  return kind_of_json(body, form);
+}
+
+WholeKind kind_of_passed(std::string_view body, std::string_view content_type, bool is_begin) {
+  const std::string type = absl::AsciiStrToLower(to_absl(content_type));
+  const bool may_be_json = type.empty() || type.find("json") != std::string::npos;
+  if (body.empty() || type.starts_with("text/html")) return WholeKind::kNone;
+  if (is_media(type)) return WholeKind::kAnswer;
+  if (begins_page(body) || (may_be_json && is_bare_json(body))) return WholeKind::kNone;
+  if (!may_be_json || !begins_object(body)) return WholeKind::kAnswer;
+  if (!is_begin && is_cut_object(body)) return WholeKind::kNone;
+  if (body.size() > kJudgedMax || find_in(body, "\"error\"") == std::string_view::npos)
     return WholeKind::kAnswer;
-  const size_t begin = body.find_first_not_of(" \t\r\n");
-  const bool is_object = begin != std::string_view::npos && body[begin] == '{';
-  if (known && (!is_object || (!is_begin && is_cut_object(body)))) return WholeKind::kNone;
-  if (body.size() > kJudgedMax || (known && is_plain_answer(body, form))) return WholeKind::kAnswer;
-  const auto value = parse_json(body);
-  // (Some servers write what is not quite JSON: NaN for a log probability.)
-  if (!value.ok()) return WholeKind::kAnswer;
-  const bj::object* object = value->if_object();
-  if (object == nullptr) return WholeKind::kAnswer;
-  return is_error(*object) ? WholeKind::kError : kind_of_object(*object, form);
+  return kind_of_json(body, AnswerForm::kOther);
 }
 
 }  // namespace troupe

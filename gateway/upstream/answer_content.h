@@ -94,8 +94,11 @@ enum class WholeKind : uint8_t {
 // A 2xx of this type at a path whose answers are not known here is no text that could say what failed: sound,
 // a picture. It is passed on as it comes.
 bool is_media(std::string_view content_type);
-// The body of a 2xx. What is long, or JSON of a form that is not known here, is an answer.
-// `is_begin`: more of it is to come.
+// The body of a 2xx of a form that is known here. What is long is an answer. `is_begin`: more of it is to
+// come.
 WholeKind kind_of_whole(std::string_view body, AnswerForm form, bool is_begin = false);
+// The same of AnswerForm::kOther: what is not empty, a web page, null or {}, a cut object or an error is an
+// answer, of whatever members, and so is any text or media.
+WholeKind kind_of_passed(std::string_view body, std::string_view content_type, bool is_begin = false);
 
 }  // namespace troupe

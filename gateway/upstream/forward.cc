@@ -16,8 +16,10 @@ namespace {
 using route::FailureKind;
 
 constexpr const char* kErrorInStream = "the worker reported an error in its stream";
-constexpr const char* kErrorInAnswer = "the worker's answer is an error";
 constexpr size_t kHeldEventMax = 1u << 20;  // an event longer than this is passed on in parts
+// A stream's end comes with its last event, or is not waited for: the client has its answer. A connection
+// that has it is used again.
+constexpr auto kEndWait = std::chrono::milliseconds(100);
 
 bool has_events(const ClientAnswer& answer) {
   return is_event_stream(answer.header("content-type"));
@@ -26,11 +28,6 @@ bool has_events(const ClientAnswer& answer) {
 bool is_json(const ClientAnswer& answer) {
   return absl::StartsWithIgnoreCase(to_absl(answer.header("content-type")), "application/json") &&
          answer.header("content-encoding").empty();
-}
-
-// A foreign worker's answer that should be one, and of a form that is known here.
-bool is_judged(const ForwardInput& input, const ForwardResult& result) {
-  return input.foreign && input.form != AnswerForm::kOther && result.status / 100 == 2;
 }
 
 TimePoint steady_now() {
@@ -107,32 +104,6 @@ Task<void> relay_rest(Relay& relay, std::string pending) {
   relay.result.end = ForwardResult::End::kAnswered;
 }
 
-// A request that is too long for this worker may not be for another.
-bool holds_length_refusal(Relay& relay, std::string& body) {
-  ForwardResult& result = relay.result;
-  note_length_refusal(body, result.failure);
-  if (!result.failure.too_long) return false;
-  result.held = true;
-  result.held_headers = relay.answer.headers();
-  result.held_body = std::move(body);
-  fail(result, FailureKind::kStatus,
-       absl::UnavailableError("the request is longer than the worker's context"));
-  return true;
-}
-
-// A whole answer that is an error or nothing at all is its worker's failure, which is noted.
-bool is_no_answer(Relay& relay, std::string_view body) {
-  const ForwardInput& input = relay.input;
-  const bool readable = relay.answer.header("content-encoding").empty();
-  const bool judged = is_judged(input, relay.result) || is_json(relay.answer);
-  if (!input.foreign || relay.result.status / 100 != 2 || input.translate || !readable || !judged)
-    return false;
-  const WholeKind kind = kind_of_whole(body, input.form);
-  if (kind == WholeKind::kError) fail_with_error(relay.result, parse_error_json(body), kErrorInAnswer);
-  if (kind == WholeKind::kNone) fail_with_nothing(relay.result);
-  return kind != WholeKind::kAnswer;
-}
-
 Task<void> relay_whole(Relay& relay) {
   // Sound plays from its beginning while the rest is being made.
   relay.media = relay.input.foreign && relay.input.form == AnswerForm::kOther &&
@@ -155,13 +126,14 @@ Task<void> relay_whole(Relay& relay) {
       body += piece;
     }
     if (!relay.input.translate && (relay.media || body.size() > relay.input.whole_bytes_max)) {
+      if (is_no_answer(relay.input, relay.answer, relay.result, body, true)) co_return;
       relay.first_byte();
       co_await relay_rest(relay, std::move(body));
       co_return;
     }
     relay.rests();
   }
-  if (is_no_answer(relay, body)) co_return;
+  if (is_no_answer(relay.input, relay.answer, relay.result, body, false)) co_return;
   if (!body.empty()) relay.first_byte();
   if (relay.input.translate) {
     std::optional<std::string> translated = relay.input.translate(body);
@@ -171,7 +143,7 @@ Task<void> relay_whole(Relay& relay) {
     }
     body = *std::move(translated);
   }
-  if (holds_length_refusal(relay, body)) co_return;
+  if (holds_length_refusal(relay.answer, relay.result, body)) co_return;
   if (relay.input.rename && is_json(relay.answer)) rename_model(*relay.input.rename, body);
   HeaderList headers = relay.headers();
   relay.passes(body);
@@ -278,7 +250,8 @@ Task<void> relay_stream(Relay& relay, std::string pending = {}) {
       const TimePoint before = relay.passes(read.events);
       co_await relay.exchange.write(read.events);
       relay.wrote(before);
-      done = contains_last_event(read.events, input.form);
+      const bool was_done = std::exchange(done, done || contains_last_event(read.events, input.form));
+      if (input.foreign && done && !was_done) relay.answer.end_within(kEndWait);
       if (input.progress != nullptr) input.progress->client_done = done;
     }
     if (read.error.empty()) continue;
@@ -380,7 +353,9 @@ Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, Forward
   }
   if (result.status != 200) input.translate = nullptr;
   Relay relay{exchange, answer, input, result};
-  if (has_events(answer)) {
+  if (has_events(answer) && input.asks_whole && is_judged(input, result)) {
+    fail_with_events(result);
+  } else if (has_events(answer)) {
     co_await relay_stream(relay);
   } else if (input.streams && is_judged(input, result)) {
     co_await relay_unnamed(relay);

@@ -72,16 +72,29 @@ void fail_to_read(ForwardResult& result, Status error) {
   fail(result, silent ? FailureKind::kSilent : FailureKind::kBody, std::move(error));
 }
 
-// Nothing but events can follow what the client has, or there is nothing good to pass on.
-void fail_to_stream(ForwardResult& result) {
+namespace {
+
+// A failure that says nothing about the request; the client gets it if no other worker does better.
+void fail_as_bad_gateway(ForwardResult& result, std::string_view why) {
   result.status = 502;
-  fail(result, FailureKind::kStatus, absl::UnavailableError("the worker did not stream its answer"));
-  ApiError error = ApiError::internal("the worker did not stream its answer");
+  fail(result, FailureKind::kStatus, absl::UnavailableError(to_absl(why)));
+  ApiError error = ApiError::internal(std::string(why));
   error.http_status = 502;
   error.code = "bad_gateway";
   result.held = true;
   result.held_headers = {{"content-type", "application/json"}};
   result.held_body = error.to_json();
+}
+
+}  // namespace
+
+// Nothing but events can follow what the client has, or there is nothing good to pass on.
+void fail_to_stream(ForwardResult& result) {
+  fail_as_bad_gateway(result, "the worker did not stream its answer");
+}
+
+void fail_with_events(ForwardResult& result) {
+  fail_as_bad_gateway(result, "the worker streamed its answer, where a whole one was asked for");
 }
 
 void fail_with_whole(ForwardResult& result, const HeaderList& headers, std::string body) {
@@ -90,6 +103,34 @@ void fail_with_whole(ForwardResult& result, const HeaderList& headers, std::stri
   result.held = true;
   result.held_headers = headers;
   result.held_body = std::move(body);
+}
+
+bool is_judged(const ForwardInput& input, const ForwardResult& result) {
+  return input.foreign && input.form != AnswerForm::kOther && result.status / 100 == 2;
+}
+
+bool is_no_answer(const ForwardInput& input, const ClientAnswer& answer, ForwardResult& result,
+                  std::string_view body, bool is_begin) {
+  const bool readable = answer.header("content-encoding").empty();
+  if (!input.foreign || result.status / 100 != 2 || input.translate || !readable) return false;
+  const bool known = input.form != AnswerForm::kOther;
+  if (!known && result.status == 204) return false;
+  const WholeKind kind = known ? kind_of_whole(body, input.form, is_begin)
+                               : kind_of_passed(body, answer.header("content-type"), is_begin);
+  if (kind == WholeKind::kError) fail_with_error(result, parse_error_json(body), kErrorInAnswer);
+  if (kind == WholeKind::kNone) fail_with_nothing(result);
+  return kind != WholeKind::kAnswer;
+}
+
+bool holds_length_refusal(const ClientAnswer& answer, ForwardResult& result, std::string& body) {
+  note_length_refusal(body, result.failure);
+  if (!result.failure.too_long) return false;
+  result.held = true;
+  result.held_headers = answer.headers();
+  result.held_body = std::move(body);
+  fail(result, FailureKind::kStatus,
+       absl::UnavailableError("the request is longer than the worker's context"));
+  return true;
 }
 
 }  // namespace troupe

@@ -9,6 +9,8 @@
 
 namespace troupe {
 
+inline constexpr std::string_view kErrorInAnswer = "the worker's answer is an error";
+
 // kDeadlineExceeded is a failure of its own kind, whatever `kind` says.
 void fail(ForwardResult& result, route::FailureKind kind, Status error);
 // `error`: HttpClient::send()'s.
@@ -22,7 +24,18 @@ Task<void> fail_with_status(ClientAnswer& answer, ForwardResult& result);
 void fail_with_error(ForwardResult& result, StreamError error, std::string_view why);
 void fail_to_translate(ForwardInput& input, ForwardResult& result);
 void fail_to_stream(ForwardResult& result);
+// Events, where a whole answer was asked for: the client could not read them.
+void fail_with_events(ForwardResult& result);
 // A good answer that is no stream, where one was asked for: held as it came.
 void fail_with_whole(ForwardResult& result, const HeaderList& headers, std::string body);
+
+// A foreign worker's answer that should be one, and of a form that is known here.
+bool is_judged(const ForwardInput& input, const ForwardResult& result);
+// A whole answer of a foreign worker that is an error or nothing at all is its worker's failure, which is
+// noted. `is_begin`: more of `body` is to come.
+bool is_no_answer(const ForwardInput& input, const ClientAnswer& answer, ForwardResult& result,
+                  std::string_view body, bool is_begin);
+// A request that is too long for this worker may not be for another: its refusal is held and noted.
+bool holds_length_refusal(const ClientAnswer& answer, ForwardResult& result, std::string& body);
 
 }  // namespace troupe

@@ -51,12 +51,14 @@ struct ForwardInput {
   std::function<std::optional<std::string>(std::string_view body)> translate;
   std::string missing;
   int missing_status = 501;
-  std::optional<ModelRename>
-      rename;  // of what is sent to the client, answers of more than whole_bytes_max excepted
+  // The model's name in what is sent to the client, answers of more than whole_bytes_max excepted, where the
+  // worker has another one.
+  std::optional<std::string> rename;
   // A foreign worker's answer of a form that is known has content, or is none, and an end, without which it
   // was cut.
   AnswerForm form = AnswerForm::kOther;
-  bool streams = false;             // the client has asked for a stream
+  bool streams = false;             // the client has asked for a stream,
+  bool asks_whole = false;          // or has surely not: a foreign worker's is no answer
   bool any_path = false;            // not every server knows the request's path
   int64_t choices = 1;              // asked for: each has a finish reason
   TryProgress* progress = nullptr;  // null: not needed

@@ -13,27 +13,25 @@ size_t after_space(std::string_view text, size_t at) {
   return std::min(text.find_first_not_of(" \t\r\n", at), text.size());
 }
 
-// The place after the string that begins at `at`.
+// The place after the string that begins at `at`; npos: it is cut.
 size_t after_string(std::string_view text, size_t at) {
   at = text.find_first_of("\"\\", at + 1);
   while (at != std::string_view::npos && text[at] == '\\') at = text.find_first_of("\"\\", at + 2);
-  return at == std::string_view::npos ? text.size() : at + 1;
+  return at == std::string_view::npos ? at : at + 1;
 }
 
-// Is it this string, quoted?
-bool says(std::string_view quoted, std::string_view text) {
-  if (quoted.size() < 2 || quoted.back() != '"') return false;
-  const std::string_view inside = quoted.substr(1, quoted.size() - 2);
-  if (inside.find('\\') == std::string_view::npos) return inside == text;
-  const auto value = parse_json(quoted);
-  return value.ok() && value->is_string() && std::string_view(value->get_string()) == text;
+// The place after the string or null that begins at `at`; npos: it is neither, or cut.
+size_t after_name(std::string_view text, size_t at) {
+  constexpr std::string_view kNull = "null";
+  if (text.substr(at).starts_with('"')) return after_string(text, at);
+  return text.substr(at).starts_with(kNull) ? at + kNull.size() : std::string_view::npos;
 }
 
 // Walks over a JSON text once, and copies it.
 class Walk {
  public:
-  Walk(const ModelRename& rename, std::string_view text, std::string& out)
-      : rename_(rename), text_(text), out_(out) {}
+  Walk(std::string_view client, std::string_view text, std::string& out)
+      : client_(client), text_(text), out_(out) {}
 
   void run() {
     size_t at = text_.find_first_of("\"{}[]");
@@ -53,23 +51,22 @@ class Walk {
  private:
   // A member's name, or a string among values. Returns the place after what is known of it.
   size_t string_at(size_t at) {
-    const size_t end = after_string(text_, at);
+    const size_t end = std::min(after_string(text_, at), text_.size());
     const size_t colon = after_space(text_, end);
     if (colon >= text_.size() || text_[colon] != ':' || depth_ < 1 || depth_ > 2) return end;
     const std::string_view name = text_.substr(at, end - at);
     if (depth_ == 1) inside_ = name == "\"response\"" || name == "\"message\"";
     if (name != kModel || (depth_ == 2 && !inside_)) return end;
     const size_t value = after_space(text_, colon + 1);
-    if (value >= text_.size() || text_[value] != '"') return end;
-    const size_t value_end = after_string(text_, value);
-    if (!says(text_.substr(value, value_end - value), rename_.own)) return value_end;
+    const size_t value_end = after_name(text_, value);
+    if (value_end == std::string_view::npos) return value;
     out_ += text_.substr(copied_, value - copied_);
-    append_json_string(out_, rename_.client);
+    append_json_string(out_, client_);
     copied_ = value_end;
     return value_end;
   }
 
-  const ModelRename& rename_;
+  const std::string_view client_;
   const std::string_view text_;
   std::string& out_;
   size_t copied_ = 0;  // of text_
@@ -79,24 +76,24 @@ class Walk {
 
 }  // namespace
 
-void rename_model(const ModelRename& rename, std::string& json) {
+void rename_model(std::string_view client, std::string& json) {
   if (json.find(kModel) == std::string::npos) return;
   std::string out;
-  out.reserve(json.size() + rename.client.size());
-  Walk(rename, json, out).run();
+  out.reserve(json.size() + client.size());
+  Walk(client, json, out).run();
   json = std::move(out);
 }
 
-void rename_model_in_events(const ModelRename& rename, std::string& events) {
+void rename_model_in_events(std::string_view client, std::string& events) {
   if (events.find(kModel) == std::string::npos) return;
   const std::string_view text = events;
   std::string out;
-  out.reserve(text.size() + rename.client.size());
+  out.reserve(text.size() + client.size());
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find_first_of("\r\n", at), text.size() - 1) + 1;
     const std::string_view line = text.substr(at, end - at);
     if (line.starts_with("data:") && line.find(kModel) != std::string_view::npos) {
-      Walk(rename, line, out).run();
+      Walk(client, line, out).run();
     } else {
       out += line;
     }

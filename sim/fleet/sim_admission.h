@@ -16,6 +16,7 @@
 #include "common/core/time.h"
 #include "gateway/route/admission/admission_controller.h"
 #include "gateway/route/admission/key_usage.h"
+#include "sim/fleet/event_queue.h"
 
 namespace troupe::sim {
 
@@ -32,12 +33,12 @@ struct SimAdmissionOptions {
 // A request at its gateway's queue.
 struct QueuePlace {
   uint64_t ticket = 0;
-  uint64_t life = 0;  // of the gateway's queue that gave the ticket
+  uint64_t incarnation = 0;  // of the gateway whose queue gave the ticket
   bool waited = false;
   Duration wait{};                                                       // so far
   route::AdmissionOutcome outcome = route::AdmissionOutcome::kAdmitted;  // of the queue
   std::optional<route::Quota::Limit> over;  // a limit of its key: refused at the door
-  bool visits = false;                      // counted by its key, in this life of the gateway
+  bool visits = false;                      // counted by its key, in this incarnation of the gateway
 
   std::string_view refusal() const {
     return over ? route::quota_limit_name(*over) : route::admission_outcome_name(outcome);
@@ -52,8 +53,6 @@ struct QueuePlace {
 class SimAdmission {
  public:
   struct Surroundings {
-    // on_time(gateway, tag) is to be called at that time.
-    std::function<void(TimePoint at, size_t gateway, uint64_t tag)> post;
     std::function<route::AdmissionController::Workers(size_t gateway)> workers;
     // The place of a request by its id.
     std::function<QueuePlace&(uint64_t id)> place;
@@ -62,7 +61,9 @@ class SimAdmission {
     // The request's gateway has restarted, and its client asks again.
     std::function<void(uint64_t id)> asks_again;
   };
-  SimAdmission(const SimAdmissionOptions& options, size_t gateways, Surroundings surroundings);
+  // `events` outlives it.
+  SimAdmission(const SimAdmissionOptions& options, size_t gateways, EventQueue& events,
+               Surroundings surroundings);
 
   bool active() const { return active_; }
   // The place's outcome says how it went. Without an active queue: kAdmitted.
@@ -71,16 +72,17 @@ class SimAdmission {
     uint64_t key = 0;  // of the trace
     route::AdmissionRequest request;
   };
-  void arrive(size_t gateway, Arrival arrival, QueuePlace& place, TimePoint now);
+  void arrive(size_t gateway, Arrival arrival, QueuePlace& place);
   // The request ends, whether it waits or not.
   struct Cost {
     std::optional<int64_t> computed;  // tokens, where known: what the queue counts
     int64_t all = 0;                  // of prompt and answer: what its key is charged
   };
-  void leave(size_t gateway, uint64_t key, QueuePlace& place, const Cost& cost, TimePoint now);
-  void on_time(size_t gateway, uint64_t tag, TimePoint now);
+  void leave(size_t gateway, uint64_t key, QueuePlace& place, const Cost& cost);
+  // A kQueue.
+  void on_time(size_t gateway, uint64_t tag);
   // The gateway begins anew, with nothing in its queue.
-  void restart(size_t gateway, TimePoint now);
+  void restart(size_t gateway);
 
   const route::Admission& of(size_t gateway) const { return queues_[gateway].controller->admission(); }
 
@@ -88,23 +90,25 @@ class SimAdmission {
   enum Tag : uint64_t { kWake, kLook };
   struct Waiting {
     uint64_t id = 0;
-    Duration waited_before{};  // at earlier lives of the gateway
+    Duration waited_before{};  // at earlier incarnations of the gateway
     TimePoint since{};
   };
   struct Queue {
     std::unique_ptr<route::AdmissionController> controller;
-    uint64_t life = 1;
+    uint64_t incarnation = 1;
     absl::btree_map<uint64_t, Waiting> waiting;  // by ticket
     std::map<uint64_t, route::KeyUsage> keys;
     bool wakes = false, looks = false;  // kWake, kLook is posted
   };
-  void begin(size_t gateway, TimePoint now);
-  bool let_in(Queue& queue, Arrival& arrival, QueuePlace& place, TimePoint now);
-  void notify(size_t gateway, TimePoint now);
-  void wake(size_t gateway, TimePoint now);
+  void begin(size_t gateway);
+  bool let_in(Queue& queue, Arrival& arrival, QueuePlace& place);
+  void notify(size_t gateway);
+  void wake(size_t gateway);
+  void look_soon(size_t gateway);
 
   SimAdmissionOptions options_;
   bool active_;
+  EventQueue& events_;
   Surroundings around_;
   std::vector<Queue> queues_;
 };

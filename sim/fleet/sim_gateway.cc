@@ -42,17 +42,18 @@ std::vector<NodeIndex> slots(size_t first, size_t end) {
 
 // The first look at the nodes finds nothing that a router without sets could move or compute: its view is all
 // that comes of it.
-SimGateway::SimGateway(const Options& options, TimePoint now)
+SimGateway::SimGateway(const Options& options, SimProber& prober, TimePoint now)
     : options_(options),
+      prober_(prober),
       retry_budget_(options.retry),
       registry_(registry_of(static_cast<size_t>(options.nodes), options.ramp)) {
-  begin_life(now);
+  begin_incarnation(now);
   registry_.on_event(slots(0, registry_.nodes().size()), HealthEvent::kProbeOk, moment(now));
   router_->update_cluster(registry_.view());
 }
 
-void SimGateway::begin_life(TimePoint now) {
-  const uint64_t seed = options_.seed + 0x9e3779b97f4a7c15u * lives_;
+void SimGateway::begin_incarnation(TimePoint now) {
+  const uint64_t seed = options_.seed + 0x9e3779b97f4a7c15u * incarnation_;
   options_.router.name = chain_hash(Hash128{0, seed}, std::string_view("gateway"));
   router_ = std::make_unique<route::Router>(options_.router, seed, options_.residency);
   gossip_ = std::make_unique<route::GossipRounds>(options_.gossip, *router_);
@@ -106,8 +107,8 @@ void SimGateway::saw_notice(NodeIndex node, TimePoint until, TimePoint now) {
   perform(registry_.saw_notice(node, until - now, moment(now)), now);
 }
 
-void SimGateway::saw_life(NodeIndex node, uint64_t life, TimePoint now) {
-  perform(registry_.saw_cache_epoch(node, std::to_string(life), moment(now)), now);
+void SimGateway::saw_incarnation(NodeIndex node, uint64_t incarnation, TimePoint now) {
+  perform(registry_.saw_cache_epoch(node, std::to_string(incarnation), moment(now)), now);
 }
 
 void SimGateway::on_event(NodeIndex node, HealthEvent event, TimePoint now) {
@@ -124,8 +125,8 @@ route::NodeStatus SimGateway::node_status(NodeIndex node) const {
 
 // It looks at each node anew, and each answers as it answered last.
 void SimGateway::restart(TimePoint now) {
-  lives_ += 1;
-  begin_life(now);
+  incarnation_ += 1;
+  begin_incarnation(now);
   const route::NodeRegistry before =
       std::exchange(registry_, registry_of(registry_.nodes().size(), options_.ramp));
   std::vector<NodeIndex> ready, draining, dead;

@@ -15,6 +15,7 @@
 #include "gateway/route/request/request_flow.h"
 #include "gateway/route/request/retry.h"
 #include "gateway/route/router.h"
+#include "sim/fleet/sim_prober.h"
 
 namespace troupe::sim {
 
@@ -33,7 +34,8 @@ class SimGateway final : public route::NodeSignals {
     route::GossipRules gossip{};
     uint32_t gateways = 1, number = 0;  // this one's among them
   };
-  SimGateway(const Options& options, TimePoint now);
+  // `prober` outlives it.
+  SimGateway(const Options& options, SimProber& prober, TimePoint now);
 
   route::Router& router() { return *router_; }
   // The other gateways are its peers, by their numbers.
@@ -49,33 +51,32 @@ class SimGateway final : public route::NodeSignals {
   void saw_notice(route::NodeIndex node, TimePoint until, TimePoint now);
   bool leaving(route::NodeIndex node) const { return registry_.nodes()[node].leaving(); }
   void handover_done(route::NodeIndex node, TimePoint now) { perform(registry_.handover_done(node), now); }
-  // The life of the node's cache, as its load report has it.
-  void saw_life(route::NodeIndex node, uint64_t life, TimePoint now);
+  // The incarnation of the node's process, as its load report has it.
+  void saw_incarnation(route::NodeIndex node, uint64_t incarnation, TimePoint now);
   // Probes and requests saw it.
   void on_event(route::NodeIndex node, route::HealthEvent event, TimePoint now) override;
   route::NodeStatus node_status(route::NodeIndex node) const override;
   void saw_heartbeat(route::NodeIndex) override {}  // every node sends them
-  void probe(route::NodeIndex node, TimePoint) override {
-    if (on_suspicion) on_suspicion(node);
-  }
-  // Set by the simulation, which probes at once, moves what they have and computes what they lack.
-  std::function<void(route::NodeIndex)> on_suspicion;
+  void probe(route::NodeIndex node, TimePoint) override { prober_.ask(options_.number, node); }
+  // A node's sets are to be moved, or those that it lacks computed: set by HandoverDriver.
   std::function<void(route::NodeIndex, TimePoint until)> on_leaving;
   std::function<void(route::NodeIndex)> on_begins_empty;
-  // Forgets all it knew but the nodes.
+  // Forgets all it knew but the nodes, its bookings too: a new incarnation.
   void restart(TimePoint now);
+  uint64_t incarnation() const { return incarnation_; }
 
  private:
-  void begin_life(TimePoint now);
+  void begin_incarnation(TimePoint now);
   route::NodeRegistry::Moment moment(TimePoint now) const;
   void perform(const route::NodeActions& actions, TimePoint now);
 
   Options options_;
+  SimProber& prober_;
   std::unique_ptr<route::Router> router_;
   std::unique_ptr<route::GossipRounds> gossip_;
+  uint64_t incarnation_ = 0;
   route::RetryBudget retry_budget_;
   route::NodeRegistry registry_;
-  uint64_t lives_ = 0;
 };
 
 }  // namespace troupe::sim

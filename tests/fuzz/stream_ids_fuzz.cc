@@ -61,6 +61,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     require(has_content ? events == text && opening.held().empty()
                         : events.empty() && opening.held() == text);
     troupe::kind_of_whole(text, form);
+    troupe::kind_of_passed(text, "application/json");
   }
   return 0;
 }

@@ -7,6 +7,7 @@
 #include "gateway/upstream/forward.h"
 #include "gateway/upstream/headers.h"
 #include "gateway/upstream/usage.h"
+#include "tests/common/temp_dir.h"
 #include "tests/gateway/gateway_fixture.h"
 
 namespace troupe::gateway_test {
@@ -232,6 +233,8 @@ TEST(Config, EachWorkerUrlIsChecked) {
       {{"http://a:1", "http://b:1", "http://a:1"}, "worker_urls[2]"},
       {{"http://a:1", "a:1"}, "twice"},
       {{"http://a:1", "https://a:1"}, "twice"},
+      {{"http://a:1", "http://A:1"}, "worker_urls[1]: http://a:1 is there twice"},
+      {{"http://[::1]:1", "http://[0::0001]:1"}, "twice"},
       {{"http://a:1", "ftp://b:1"}, "worker_urls[1]"},
       {{"http://a:notaport"}, "worker_urls[0]"},
   };
@@ -276,6 +279,58 @@ TEST(Config, LoadsAnOlderFile) {
   EXPECT_EQ(config->metrics_server.port, 29000);
   EXPECT_EQ(config->metrics_server.host, config->main_server.host);
   EXPECT_FALSE(config->fleet.workers.empty());
+}
+
+// The error of a file with a worker and these lines.
+std::string config_error(const std::string& lines) {
+  GatewaySettings settings;
+  SettingsSchema schema("troupe-gateway", "");
+  describe_settings(settings, schema);
+  const Status status = schema.load_yaml("worker_urls: [http://127.0.0.1:1]\n" + lines, "f.yaml");
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  return std::string(make_config(settings).status().message());
+}
+
+TEST(Config, SettingsThatCouldMatchNothingAreRefused) {
+  const struct {
+    std::string lines, says;
+  } cases[] = {
+      {"cors: {allowed_origins: ['http://a:80:90']}", "cors.allowed_origins: 'http://a:80:90' is no origin"},
+      {"admin: {hosts: [b, 'http://a']}", "admin.hosts[1]: 'http://a' must be a name alone"},
+      {"admin: {hosts: ['*.a']}", "admin.hosts[0]: '*.a' must be"},
+      {"admin: {hosts: ['a:29000']}", "no scheme, port"},
+      {"admin: {worker_urls_allowed: ['[']}", "admin.worker_urls_allowed: '[' must be such as"},
+      {"access_log: on", "access_log: 'on' is no file"},
+      {"access_log: 'False'", "stderr; for none leave it out"},
+  };
+  for (const auto& c : cases)
+    EXPECT_NE(config_error(c.lines).find(c.says), std::string::npos) << config_error(c.lines);
+  EXPECT_EQ(config_error("admin: {hosts: [gateway.example.com, A_b-1., '::1', 10.0.0.1]}\naccess_log: ./on"),
+            "");
+  EXPECT_EQ(config_error("access_log: off"), "");
+}
+
+TEST(Config, FilesThatAStartMakesAreCheckedAndNotMade) {
+  const TempDir dir;
+  const std::string made = dir.path() + "/made", missing = dir.path() + "/no/file";
+  std::ofstream(dir.path() + "/torn") << "{\"troupe\":\"pins\",\"version\":1}\n{\"half";
+  for (const std::string key : {"pins.file", "access_log", "record"}) {
+    const auto check = [&key](const std::string& path) {
+      GatewayConfig config;
+      if (key == "pins.file") config.pins.file = path;
+      if (key == "access_log") config.telemetry.access_log = path;
+      if (key == "record") config.record = path;
+      return std::string(check_files(config).message());
+    };
+    EXPECT_EQ(check(made), "") << key;
+    EXPECT_FALSE(std::ifstream(made).is_open()) << key;
+    for (const std::string& bad : {missing, dir.path(), dir.path() + "/torn/x"})
+      EXPECT_EQ(check(bad).find(key + ": " + bad), 0u) << check(bad);
+    const std::string torn = check(dir.path() + "/torn");
+    EXPECT_EQ(torn.find("line 2") != std::string::npos, key == "pins.file") << torn;
+    EXPECT_EQ(torn.empty(), key != "pins.file") << "it is appended to: " << torn;
+  }
+  EXPECT_TRUE(check_files(GatewayConfig()).ok());
 }
 
 // Returns the configuration of a file with a worker and these lines.

@@ -71,6 +71,7 @@ TEST(HostileTexts, StreamsAtTheGateway) {
       static_cast<void>(contains_last_event(text, form));
       static_cast<void>(kind_of_whole(text, form));
       static_cast<void>(kind_of_whole("{\"error\":" + text, form));
+      static_cast<void>(kind_of_passed("{\"error\":" + text, "application/json"));
     }
   });
   expect_linear("resume", streams(), [](const std::string& text) {

@@ -29,7 +29,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STALL, FLOW = "gateway/route/request/stall.cc", "gateway/route/request/request_flow.cc"
 FAILOVER, RETRY = "gateway/route/request/failover.cc", "gateway/route/request/retry.cc"
-REQUESTS, FLEET = "sim/fleet/simulator_requests.cc", "sim/fleet/simulator_fleet.cc"
+REQUESTS, FLEET = "sim/fleet/sim_request.cc", "sim/fleet/sim_fleet.cc"
 REGISTRY, GOSSIP = "gateway/route/fleet/node_registry.cc", "gateway/route/gossip_rounds.cc"
 HANDOVER, CARRIES = "gateway/route/placement/handover.cc", "gateway/route/placement/conversation_handover.cc"
 ADMISSION = "gateway/route/admission/admission_controller.cc"
@@ -70,7 +70,7 @@ MUTANTS = [
     Mutant("goes on with an answer from its beginning", REQUESTS, "std::max(1, trace.output_tokens) - emitted;",
            "std::max(1, trace.output_tokens);"),
     Mutant("goes on with an answer without a word of it in the prompt", REQUESTS, "trace.input_tokens + emitted;", "trace.input_tokens;"),
-    Mutant("leaves a hung node what was given up", FLEET, "engine->cancel(id);", "static_cast<void>(id);"),
+    Mutant("leaves a hung node what was given up", FLEET, "node.engine->cancel(id);", "static_cast<void>(id);"),
     Mutant("asks a node that takes no requests any more", FAILOVER, "if (!router.view().routable(node)) return false;", ""),
     Mutant("resumes at a node that cannot", FAILOVER, "(!state.started || can_resume(node))", "true"),
     Mutant("counts the client's tokens twice at a second resume", FAILOVER,

@@ -6,7 +6,7 @@
 //
 //   (made: the sets are held) ──> listed() ──> next() ── one is carried ──> carried() ──> … over()
 //
-// gateway/cluster/conversation_migration.cc drives it over sockets, sim/fleet/simulator_drain.cc on a virtual
+// gateway/cluster/conversation_migration.cc drives it over sockets, sim/fleet/handover_driver.cc on a virtual
 // clock. Sans-io: time is an argument. Not thread-safe.
 
 #include <cstddef>

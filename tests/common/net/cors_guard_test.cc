@@ -65,10 +65,13 @@ TEST(CorsOrigins, AreWhatBrowsersSend) {
   EXPECT_EQ(normal("https://app.example.com:443"), "https://app.example.com");
   EXPECT_EQ(normal("http://a.example:80/"), "http://a.example");
   EXPECT_EQ(normal("http://a.example:8080"), "http://a.example:8080");
+  EXPECT_EQ(normal("http://[0:0::0001]:0080"), "http://[::1]");
   for (const char* kept : {"*", "null", "http://[::1]:3000", "chrome-extension://abc", "tauri://localhost"})
     EXPECT_EQ(normal(kept), kept);
   for (const char* wrong : {"localhost:8000", "http://*.example.com", "http://localhost:*", "http://a/b",
-                            "http://", "://a", "", "http://u@a", "http://a, http://b", "http://a//"}) {
+                            "http://", "://a", "", "http://u@a", "http://a, http://b", "http://a//",
+                            "http://a:80:90", "http://a:", "http://a:0", "http://a:b", "http://:80",
+                            "http://[a]:80", "http://[::1", "http://[::1]80", "http://b\xc3\xbc.example"}) {
     EXPECT_THAT(normal(wrong), testing::StartsWith("error: cors.allowed_origins: '")) << wrong;
   }
 }

@@ -192,6 +192,50 @@ TEST(HttpClient, DoesNotReplaceConnectionThatDiedLongAfterTheWrite) {
   EXPECT_EQ(client.stats().stale_replaced, 0u);
 }
 
+// RFC 9110, 15.5.9: the peer has closed an idle connection, and says so.
+TEST(HttpClient, ReplacesAConnectionThatTimedOutWhileIdle) {
+  constexpr const char* kTimedOut =
+      "HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+  Loop loop;
+  RawListener upstream;
+  TestClient client(loop, upstream.endpoint, patient_options());
+  RawPeer peer = pooled_peer(upstream, client);
+  auto second = client.start("POST", "once");
+  peer.read_until("once");
+  peer.send(kTimedOut);
+  RawPeer other = upstream.accept();
+  other.read_until("once");
+  other.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nb");
+  EXPECT_EQ(second.get().body, "b");
+  EXPECT_EQ(client.stats().stale_replaced, 1u);
+  // An answer to the request itself: on a new connection, or one that stays.
+  auto third = client.start("POST", "third");
+  other.read_until("third");
+  other.send("HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n");
+  EXPECT_EQ(third.get().http_status, 408);
+  other.close();
+  ASSERT_TRUE(loop.eventually([&client] { return client.client->stats().idle == 0; }));
+  auto fourth = client.start("POST", "fourth");
+  RawPeer fresh = upstream.accept();
+  fresh.read_until("fourth");
+  fresh.send(kTimedOut);
+  EXPECT_EQ(fourth.get().http_status, 408);
+  EXPECT_EQ(client.stats().stale_replaced, 1u);
+}
+
+TEST(HttpClient, Late408IsAnAnswer) {
+  Loop loop;
+  RawListener upstream;
+  TestClient client(loop, upstream.endpoint);
+  RawPeer peer = pooled_peer(upstream, client);
+  auto second = client.start("POST", "slow");
+  peer.read_until("slow");
+  std::this_thread::sleep_for(150ms);
+  peer.send("HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+  EXPECT_EQ(second.get().http_status, 408);
+  EXPECT_EQ(client.stats().stale_replaced, 0u);
+}
+
 TEST(HttpClient, FailedReplacementStillReportsTheRequestAsWritten) {
   Loop loop;
   RawListener upstream;
@@ -409,6 +453,10 @@ TEST(Endpoint, ParsesUrlsAndNamesFaults) {
   EXPECT_EQ(Endpoint::parse("HTTPS://[::1]:9/")->url(), "https://[::1]:9");
   EXPECT_EQ(Endpoint::parse("h:8")->url(), "http://h:8");
   EXPECT_NE(*Endpoint::parse("https://h:8"), *Endpoint::parse("http://h:8"));
+  EXPECT_EQ(Endpoint::parse("http://A.Example:8")->url(), "http://a.example:8");
+  for (const std::string one : {"http://[0:0:0:0:0:0:0:1]:8", "http://[::0001]:8", "http://[0::1]:8"})
+    EXPECT_EQ(Endpoint::parse(one)->url(), "http://[::1]:8") << "one server, one spelling";
+  EXPECT_EQ(Endpoint::parse("http://[FD00::A]:8")->url(), "http://[fd00::a]:8");
   for (std::string_view bad : {"https://", "ftp://h", "", "h:", "h:0", "h:65536", "h:1x", "h/path", "h:1:2",
                                "[::1", "http://", "[::1]9", "nonsense", "h/", "[::1]"}) {
     const auto endpoint = Endpoint::parse(bad);

@@ -54,6 +54,9 @@ TEST(WorkerUrlRules, GlobsAndNetworks) {
       {{"worker-?:80"}, "http://worker-7", true},
       {{"worker-?:80"}, "http://worker-77", false},
       {{"*a*a*a*a*b"}, "http://aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa:1", false},
+      {{"[fd00::*]:31000"}, "http://[FD00::7]:31000", true},
+      {{"[fd00::*]"}, "http://[fd00::7]:9", true},
+      {{"[fd00::*]"}, "http://[fd01::7]:9", false},
       {{"10.0.0.0/8"}, "http://10.255.1.2:31000", true},
       {{"10.0.0.0/8"}, "http://11.0.0.1:31000", false},
       {{"10.0.0.0/8"}, "http://ten.example:31000", false},
@@ -77,8 +80,10 @@ TEST(WorkerUrlRules, WorkersOfTheConfigurationAreAllowed) {
 }
 
 TEST(WorkerUrlRules, MalformedRulesAreNamed) {
-  for (const std::string rule :
-       {"", "a b", "10.0.0.0/33", "10.0.0.0/-1", "10.0.0.0/x", "host/8", "http://a:1"}) {
+  for (const std::string rule : {"",          "a b",        "10.0.0.0/33", "10.0.0.0/-1", "10.0.0.0/x",
+                                 "host/8",    "http://a:1", "[",           "[::1",        "[]:80",
+                                 "[host]:80", "a:80:90",    "a:b",         "a:",          ":80",
+                                 "a:123456",  "fd00::*",    "a]",          "a,b",         "a@b"}) {
     const auto parsed = WorkerUrlRules::parse({rule});
     ASSERT_FALSE(parsed.ok()) << rule;
     EXPECT_NE(parsed.status().message().find("'" + rule + "'"), absl::string_view::npos) << parsed.status();

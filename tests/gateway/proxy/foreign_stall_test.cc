@@ -190,5 +190,39 @@ TEST(ForeignStall, OnlyWorkerIsWaitedFor) {
   EXPECT_EQ(gateway.ask(chat_body(kSilentCard, "x", true)).status, 200);
 }
 
+Task<void> stay_open(Exchange& exchange, std::string last) {
+  co_await begin_stream(exchange);
+  co_await exchange.write("data: {\"choices\":[{\"delta\":{\"content\":\"a\"},\"type\":\"x\"}]}\n\n");
+  co_await exchange.write(last);
+  co_await say_nothing(exchange);
+}
+
+// The client has its answer: the worker's connection is not waited for, and nobody is to blame.
+TEST(ForeignStall, AnswerEndsWithItsLastEventThoughTheConnectionStaysOpen) {
+  const std::pair<std::string, std::string> lasts[] = {
+      {"/v1/chat/completions", "data: [DONE]\n\n"},
+      {"/v1/embeddings", "data: [DONE]\n\n"},
+      {"/v1/messages", "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"},
+      {"/v1/responses", "event: response.completed\ndata: {\"type\":\"response.completed\"}\n\n"}};
+  for (const auto& [path, last] : lasts) {
+    Loop loop;
+    StubWorker stub(loop,
+                    [last = last](StubWorker&, Exchange& exchange) { return stay_open(exchange, last); });
+    GatewayConfig config = TwoWorkers::config();
+    config.proxy.foreign_stall_max = 20s;
+    TestGateway gateway(loop, {stub.endpoint()}, config);
+    const TimePoint asked = now();
+    RawPeer peer = gateway.connect();
+    peer.send(http_post(path, chat_body("card", "x", true)));
+    const Answer answer = read_answer(peer);
+    EXPECT_LT(now() - asked, 10s) << path;
+    EXPECT_TRUE(answer.complete) << path;
+    EXPECT_TRUE(answer.body.ends_with(last)) << answer.body;
+    EXPECT_TRUE(loop.eventually([&] { return stub.running == 0; })) << path << ": its worker is freed";
+    EXPECT_EQ(gateway.metric("troupe_gateway_requests_total{code=\"200\"}"), 1) << path;
+    EXPECT_EQ(gateway.metric("troupe_gateway_broken_answers_total"), 0) << path;
+  }
+}
+
 }  // namespace
 }  // namespace troupe::gateway_test

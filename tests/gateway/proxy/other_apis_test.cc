@@ -317,5 +317,26 @@ TEST_F(OtherApis, TextAndJsonAreReadBeforeTheyPass) {
   }
 }
 
+TEST_F(OtherApis, AnswerThatIsNoneIsAskedOfTheNextWorker) {
+  const std::string page = "<html>502", good_answer = R"({"data":[{"embedding":[0.5]}]})";
+  for (const auto& [type, body] : {std::pair<std::string, std::string>{"text/html", page},
+                                   {kJson, ""},
+                                   {kJson, "null"},
+                                   {kJson, "{}"},
+                                   {kJson, R"({"data":[{"emb)"}}) {
+    answer_with(says(type, {body}));
+    StubWorker good(loop_, says(kJson, {good_answer}));
+    TestGateway both(loop_, {stub_.endpoint(), good.endpoint()});
+    const size_t before = loop_.call([&] { return stub_.seen.size(); });
+    for (int i = 0; i < 8; ++i) {
+      const std::string asked = R"({"model":"demo","user":")" + std::to_string(i) + "\"}";
+      EXPECT_EQ(post(both, "/v1/embeddings", asked, "").body, good_answer) << body;
+    }
+    EXPECT_GT(loop_.call([&] { return stub_.seen.size(); }), before) << body << ": nothing was shown";
+    TestGateway alone(loop_, {stub_.endpoint()});
+    EXPECT_EQ(post(alone, "/v1/embeddings", R"({"model":"demo"})", "").status, 502) << body;
+  }
+}
+
 }  // namespace
 }  // namespace troupe::gateway_test::other_apis

@@ -167,5 +167,48 @@ TEST(EventsUnderAnotherType, AreNoOtherLines) {
   }
 }
 
+std::string ask_for_whole(int i = 0) {
+  return chat_body("persona " + std::to_string(i), "x", false);
+}
+
+TEST(EventsForWhole, AreNoAnswer) {
+  const std::string message = R"({"content":[{"type":"text","text":"a"}],"stop_reason":"end_turn"})";
+  const std::string response = R"({"object":"response","status":"completed","output":[]})";
+  for (const auto& [path, whole] : {std::pair<std::string, std::string>{"/v1/chat/completions", kWholeAnswer},
+                                    {"/v1/messages", message},
+                                    {"/v1/responses", response}}) {
+    Loop loop;
+    StubWorker streams(loop, gives("text/event-stream", kGoodStream)), good(loop, gives(kJsonType, whole));
+    TestGateway both(loop, {streams.endpoint(), good.endpoint()});
+    for (int i = 0; i < 12; ++i) {
+      const Answer answer = post_to(both, path, ask_for_whole(i));
+      ASSERT_EQ(answer.status, 200) << path << answer.body;
+      EXPECT_EQ(answer.body, whole);
+    }
+    EXPECT_GT(loop.call([&] { return streams.seen.size(); }), 0u) << path << ": nothing was shown";
+    TestGateway alone(loop, {streams.endpoint()});
+    const Answer refused =
+        post_to(alone, path, R"({"model":"demo","messages":[{"role":"user","content":"x"}]})");
+    EXPECT_EQ(refused.status, 502) << path;
+    EXPECT_THAT(refused.body, testing::HasSubstr("streamed its answer, where a whole one was asked for"));
+  }
+}
+
+// A server in another language may have read that as a stream; and of other paths nothing is known.
+TEST(EventsForWhole, ArePassedOnWhereTheyMayHaveBeenAskedFor) {
+  const std::pair<std::string, std::string> asked[] = {
+      {"/v1/responses", R"({"model":"demo","stream":"true"})"},
+      {"/v1/responses", R"({"model":"demo","Stream":true})"},
+      {"/v1/audio/speech", R"({"model":"demo","stream_format":"sse"})"}};
+  for (const auto& [path, body] : asked) {
+    Loop loop;
+    StubWorker streams(loop, gives("text/event-stream", kGoodStream));
+    TestGateway gateway(loop, {streams.endpoint()});
+    const Answer answer = post_to(gateway, path, body);
+    EXPECT_EQ(answer.status, 200) << path << answer.body;
+    EXPECT_EQ(answer.body, kGoodStream);
+  }
+}
+
 }  // namespace
 }  // namespace troupe::gateway_test::whole_for_stream

@@ -228,14 +228,50 @@ TEST(WholeKind, OfEveryForm) {
            Case{Form::kMessages, WholeKind::kAnswer, R"({"content":[],"stop_reason":"end_turn"})"},
            Case{Form::kMessages, WholeKind::kNone, R"({"content":[],"stop_reason":null})"},
            Case{Form::kMessages, WholeKind::kError, R"({"type":"error","error":{"type":"api_error"}})"},
-           Case{Form::kOther, WholeKind::kAnswer, ""},
-           Case{Form::kOther, WholeKind::kAnswer, "{}"},
-           Case{Form::kOther, WholeKind::kAnswer, R"({"data":[],"error":null})"},
-           Case{Form::kOther, WholeKind::kAnswer, R"({"data":[{"text":"\"error\""}]})"},
-           Case{Form::kOther, WholeKind::kError, R"({"error":{"message":"a"}})"},
        })
     EXPECT_EQ(static_cast<int>(kind_of_whole(one.body, one.form)), static_cast<int>(one.kind))
         << one.body.substr(0, 80);
+}
+
+TEST(WholeKind, OfAPassedPath) {
+  const std::string json = "application/json; charset=utf-8", page = "<!DOCTYPE html><p>502";
+  const std::string large(100'000, 'x');
+  struct Case {
+    WholeKind kind;
+    std::string type, body;
+  };
+  for (const Case& one : {
+           Case{WholeKind::kAnswer, json, R"({"data":[],"error":null})"},
+           Case{WholeKind::kAnswer, json, R"({"data":[{"text":"\"error\""}]})"},
+           Case{WholeKind::kAnswer, json, "[[0.5]]"},
+           Case{WholeKind::kAnswer, json, "[]"},
+           Case{WholeKind::kAnswer, json, "\"text\""},
+           Case{WholeKind::kAnswer, json, R"({"data":")" + large + "\"}\n"},
+           Case{WholeKind::kAnswer, "", R"({"a":1})"},
+           Case{WholeKind::kAnswer, "text/plain", "null"},
+           Case{WholeKind::kAnswer, "text/plain", "\n"},
+           Case{WholeKind::kAnswer, "text/plain; charset=utf-8", "{half of it"},
+           Case{WholeKind::kAnswer, "text/vtt", "WEBVTT\n"},
+           Case{WholeKind::kAnswer, "audio/mpeg", "<html>"},
+           Case{WholeKind::kAnswer, "application/octet-stream", "{"},
+           Case{WholeKind::kError, json, R"({"error":{"message":"a"}})"},
+           Case{WholeKind::kNone, json, ""},
+           Case{WholeKind::kNone, "audio/mpeg", ""},
+           Case{WholeKind::kNone, "text/plain", ""},
+           Case{WholeKind::kNone, json, " \n"},
+           Case{WholeKind::kNone, json, "null\n"},
+           Case{WholeKind::kNone, json, " { }"},
+           Case{WholeKind::kNone, "", "{}"},
+           Case{WholeKind::kNone, "Text/HTML; charset=utf-8", "it works"},
+           Case{WholeKind::kNone, json, page},
+           Case{WholeKind::kNone, "text/plain", "\n" + page},
+           Case{WholeKind::kNone, "", "<HTML>" + large},
+           Case{WholeKind::kNone, json, R"({"data":[{"embedding":[0.5,)"},
+           Case{WholeKind::kNone, json, R"({"data":")" + large},
+       })
+    EXPECT_EQ(static_cast<int>(kind_of_passed(one.body, one.type)), static_cast<int>(one.kind))
+        << one.type << " " << one.body.substr(0, 80);
+  EXPECT_EQ(kind_of_passed(R"({"data":[)", json, true), WholeKind::kAnswer) << "more is to come";
 }
 
 TEST(WholeKind, OfABeginningWhoseRestIsToCome) {

@@ -7,14 +7,14 @@
 namespace troupe {
 namespace model_rename_test {
 
-const ModelRename kRename{"org/b\"1", "a\"x"};
+const std::string kClient = "a\"x";
 
 std::string renamed(std::string json) {
-  rename_model(kRename, json);
+  rename_model(kClient, json);
   return json;
 }
 std::string renamed_events(std::string events) {
-  rename_model_in_events(kRename, events);
+  rename_model_in_events(kClient, events);
   return events;
 }
 
@@ -29,13 +29,23 @@ TEST(ModelRename, OnlyTheModelOfTheAnswerIsAnother) {
             R"({"type":"message_start","message":{"model":"a\"x"}})");
 }
 
+// OpenAI and Azure resolve a name to a dated one, and answer with that.
+TEST(ModelRename, WhateverTheWorkerCallsIt) {
+  for (const std::string said : {"\"org-2024-08-06\"", "\"\"", "null", R"("a\\")"})
+    EXPECT_EQ(renamed(R"({"id":1,"model":)" + said + R"(,"choices":[]})"),
+              R"({"id":1,"model":"a\"x","choices":[]})");
+  EXPECT_EQ(renamed_events("data: {\"model\":\"org-2024\"}\n\ndata: {\"model\":null}\n\n"),
+            "data: {\"model\":\"a\\\"x\"}\n\ndata: {\"model\":\"a\\\"x\"}\n\n");
+}
+
 TEST(ModelRename, AllElseStaysAsItCame) {
   for (const std::string json :
-       {R"({"model":"another"})", R"({"model":5})", R"({"model":null,"x":"org/b\"1"})",
+       {R"({"model":5})", R"({"model":{"x":"org/b\"1"}})", R"({"model":["org/b\"1"]})", R"({"model":nul)",
         R"({"Model":"org/b\"1"})", R"({"choices":[{"model":"org/b\"1"}]})",
         R"({"usage":{"model":"org/b\"1"}})", R"({"text":"\"model\":\"org/b\\\"1\""})",
         R"({"text":"{\"model\":\"org/b\\\"1\"}"})", R"(["model","org/b\"1"])", R"("model":"org/b\"1")",
-        R"({"model":"org/b\"1)", R"({"model")", R"({"model":)", R"({"a":"\)", "}}}]]{\"model\"", "model", ""})
+        R"({"model":"org/b\"1)", R"({"model":"org/b\")", R"({"model")", R"({"model":)", R"({"a":"\)",
+        "}}}]]{\"model\"", "model", ""})
     EXPECT_EQ(renamed(json), json);
 }
 

@@ -110,6 +110,23 @@ TEST(SourceFlags, StartFromThePresetThatLikeNames) {
   EXPECT_EQ(of_preset->personas, 7);
 }
 
+// `--trace "$FILE"` with a variable that is not set.
+TEST(SourceFlags, EmptyPathIsRefusedByItsFlag) {
+  for (const std::string flag :
+       {"--trace", "--faults", "--api-keys", "--profile", "--report", "--requests"}) {
+    const std::string joined = flag + "=";
+    for (const std::vector<const char*>& argv :
+         {std::vector<const char*>{flag.c_str(), ""}, {joined.c_str()}}) {
+      testing::internal::CaptureStderr();
+      const Flags run(argv);
+      const std::string said = testing::internal::GetCapturedStderr();
+      EXPECT_EQ(run.code, std::optional<int>(2)) << flag;
+      EXPECT_NE(said.find("flag '" + flag + "' needs a file"), std::string::npos) << said;
+    }
+  }
+  EXPECT_EQ(Flags({"--flash", ""}).code, std::nullopt) << "no path";
+}
+
 // tests/fixtures/old_simulator.yaml is an earlier configs/simulator.yaml: users have files like it.
 TEST(SimulatorConfig, LoadsAnOlderFile) {
   const Flags run({"--config", TROUPE_SOURCE_DIR "/tests/fixtures/old_simulator.yaml"});

@@ -24,9 +24,8 @@ class Desk {
  public:
   explicit Desk(const SimAdmissionOptions& options)
       : view_(1, nodes()),
-        admission_(options, 1,
-                   {.post = [this](TimePoint at, size_t, uint64_t tag) { posted_.emplace(at, tag); },
-                    .workers =
+        admission_(options, 1, events_,
+                   {.workers =
                         [this](size_t) {
                           return route::AdmissionController::Workers{view_, loads_, 1};
                         },
@@ -43,28 +42,23 @@ class Desk {
     arrival.request.pool = "model";
     arrival.request.persona = Hash128{1, persona};
     arrival.request.deadline = TimePoint::max();
-    admission_.arrive(0, arrival, places_[id], now_);
+    admission_.arrive(0, arrival, places_[id]);
     return places_[id].outcome;
   }
-  void leave(uint64_t id, int64_t tokens = 1) {
-    admission_.leave(0, keys_[id], places_[id], {1, tokens}, now_);
-  }
-  void restart() { admission_.restart(0, now_); }
+  void leave(uint64_t id, int64_t tokens = 1) { admission_.leave(0, keys_[id], places_[id], {1, tokens}); }
+  void restart() { admission_.restart(0); }
   // Ids of requests whose wait ended until then, in order.
   std::vector<uint64_t> until(Duration at) {
     decided_.clear();
-    while (!posted_.empty() && posted_.begin()->first <= TimePoint{at}) {
-      const auto [when, tag] = *posted_.begin();
-      posted_.erase(posted_.begin());
-      now_ = when;
-      admission_.on_time(0, tag, now_);
+    while (events_.size() > 0 && events_.next().at <= TimePoint{at}) {
+      admission_.on_time(0, events_.pop().value);
     }
-    now_ = TimePoint{at};
+    events_.advance(TimePoint{at});
     return decided_;
   }
   const QueuePlace& place(uint64_t id) { return places_[id]; }
   const std::vector<uint64_t>& again() const { return again_; }
-  size_t posted() const { return posted_.size(); }
+  size_t posted() const { return events_.size(); }
   bool consistent() const { return admission_.of(0).consistent(); }
 
  private:
@@ -77,8 +71,7 @@ class Desk {
   }
   route::ClusterView view_;
   route::LoadTracker loads_{route::AffinityOptions()};
-  TimePoint now_{};
-  std::multimap<TimePoint, uint64_t> posted_;
+  EventQueue events_;
   std::map<uint64_t, QueuePlace> places_;
   std::map<uint64_t, uint64_t> keys_;
   std::vector<uint64_t> decided_, again_;

@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <queue>
 #include <utility>
 #include <vector>
 
@@ -20,11 +19,6 @@ TimePoint at(int64_t ms) {
 // One gateway's probes of one node, on a clock of its own.
 class SimProberTest : public testing::Test {
  protected:
-  struct Due {
-    TimePoint at;
-    uint64_t tag = 0;
-    bool operator>(const Due& other) const { return at > other.at; }
-  };
   struct Seen {
     int64_t ms = 0;
     bool answered = false;
@@ -32,36 +26,28 @@ class SimProberTest : public testing::Test {
   };
 
   SimProberTest()
-      : prober_({.probe = {}, .gateways = 1, .round_trip = milliseconds(2)},
-                {.post =
-                     [this](TimePoint when, route::NodeIndex, uint64_t tag) {
-                       due_.push({when, tag});
-                     },
-                 .stand = [this](route::NodeIndex) { return stand_; },
+      : prober_({.probe = {}, .gateways = 1, .round_trip = milliseconds(2)}, events_,
+                {.stand = [this](route::NodeIndex) { return stand_; },
                  .saw =
                      [this](size_t, route::NodeIndex, bool answered) {
-                       seen_.push_back({now_.time_since_epoch() / milliseconds(1), answered});
+                       seen_.push_back({events_.now().time_since_epoch() / milliseconds(1), answered});
                      }}) {
-    prober_.begin(0, 1, now_);
+    prober_.begin(0, 1);
   }
 
   void go_to(TimePoint until) {
-    while (!due_.empty() && due_.top().at <= until) {
-      const Due next = due_.top();
-      due_.pop();
-      now_ = next.at;
-      prober_.tick(0, next.tag, now_);
+    while (events_.size() > 0 && events_.next().at <= until) {
+      prober_.tick(0, events_.pop().value);
     }
-    now_ = until;
+    events_.advance(until);
   }
   void ask(TimePoint when) {
     go_to(when);
-    prober_.ask(0, 0, now_);
+    prober_.ask(0, 0);
   }
 
-  TimePoint now_{};
+  EventQueue events_;
   SimProber::Surroundings::Stand stand_;
-  std::priority_queue<Due, std::vector<Due>, std::greater<>> due_;
   std::vector<Seen> seen_;
   SimProber prober_;
 };
@@ -91,7 +77,7 @@ TEST_F(SimProberTest, ANodeThatHangsForLongFailsAfterTheTimeout) {
 
 TEST_F(SimProberTest, AskingBringsAProbeForwardAndAddsNone) {
   ask(at(300));
-  prober_.ask(0, 0, now_);
+  prober_.ask(0, 0);
   go_to(at(2500));
   EXPECT_EQ(seen_, (std::vector<Seen>{{302, true}, {1302, true}, {2302, true}}));
 }
