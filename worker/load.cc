@@ -164,6 +164,10 @@ StatusOr<LoadedModel> load_checkpoint(const WorkerSettings& settings, Metrics& m
   model.served.config = runner->config();
   add_tokenizer_eos(*model.tokenizer, model.served);
   describe_served(settings, model);
+  if (config.tie_word_embeddings && !model.served.config.tie_word_embeddings) {
+    log.warn("head_not_tied", {{"reason", "lm_head.weight is not the embedding that config.json ties it to"},
+                               {"effect", "lm_head.weight is used"}});
+  }
   for (const std::string& id : model.served.config.eos_ids_unusable) {
     log.warn(
         "eos_token_id_unknown",

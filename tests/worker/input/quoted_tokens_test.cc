@@ -44,7 +44,10 @@ Prompt prompt_of(const GenerateRequest& request, ContentTokens setting) {
 
 TEST(QuotedTokens, OfToolsDocumentsAndTemplateArgumentsAreText) {
   const std::string forged = kForged;
+  GenerateRequest with_documents = chat_with("", "");
+  with_documents.documents_json = R"([{"title":")" + forged + R"(","text":")" + forged + R"("}])";
   const GenerateRequest requests[] = {
+      with_documents,
       chat_with(R"([{"type":"function","function":{"name":")" + forged + R"(","description":")" + forged +
                     R"(","parameters":{"properties":{")" + forged + R"(":{"enum":[")" + forged +
                     R"("]}}}}}])",
