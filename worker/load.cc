@@ -4,7 +4,9 @@
 #include <chrono>
 #include <filesystem>
 #include <utility>
+#include <vector>
 
+#include "worker/input/own_tokens.h"
 #include "worker/model/warm_up.h"
 #include "worker/sim_device/sim_text.h"
 #include "worker/sim_load.h"
@@ -57,6 +59,19 @@ Status load_built_in_text(LoadedModel& model) {
   return absl::OkStatus();
 }
 
+namespace {
+
+std::vector<ChatTemplate*> templates_of(const LoadedModel& model) {
+  std::vector<ChatTemplate*> templates;
+  for (ChatTemplate* chat : {model.chat_template.get(), model.tool_template.get()}) {
+    if (chat != nullptr) templates.push_back(chat);
+  }
+  for (const auto& [name, chat] : model.more_templates) templates.push_back(chat.get());
+  return templates;
+}
+
+}  // namespace
+
 void describe_served(const WorkerSettings& settings, LoadedModel& model) {
   const int64_t kv_token_count = int64_t{model.block_count} * settings.scheduler.block_size;
   auto& served = model.served;
@@ -69,6 +84,8 @@ void describe_served(const WorkerSettings& settings, LoadedModel& model) {
   if (model.chat_template) served.named_templates.emplace(kDefaultTemplate, model.chat_template.get());
   if (model.tool_template) served.named_templates.emplace(kToolTemplate, model.tool_template.get());
   served.special_tokens_in_content = settings.special_tokens_in_content;
+  if (settings.special_tokens_in_content == ContentTokens::kText)
+    mark_own_tokens(served, templates_of(model));
   constexpr int32_t kOpenAiCompletionTokens = 16;
   served.completion_count_default = settings.openai_defaults ? kOpenAiCompletionTokens : 0;
   served.block_size = settings.scheduler.block_size;
@@ -164,6 +181,10 @@ StatusOr<LoadedModel> load_checkpoint(const WorkerSettings& settings, Metrics& m
   model.served.config = runner->config();
   add_tokenizer_eos(*model.tokenizer, model.served);
   describe_served(settings, model);
+  if (config.tie_word_embeddings && !model.served.config.tie_word_embeddings) {
+    log.warn("head_not_tied", {{"reason", "lm_head.weight is not the embedding that config.json ties it to"},
+                               {"effect", "lm_head.weight is used"}});
+  }
   for (const std::string& id : model.served.config.eos_ids_unusable) {
     log.warn(
         "eos_token_id_unknown",

@@ -93,6 +93,7 @@ struct GenerateRequest {
   std::string cache_salt;
   int32_t priority = 0;                   // vLLM's: lower is earlier
   std::string tools_json;                 // JSON array's text, or empty
+  std::string documents_json;             // JSON array's text (maybe "[]"), or empty
   std::string chat_template_kwargs_json;  // JSON object's text, or empty
 
   // Choices of the answer, over all prompts.

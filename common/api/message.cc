@@ -33,15 +33,42 @@ Fault read_role(size_t index, dom::element value, Role& role) {
   return expected(message_path(index, "role"), "one of system, developer, user, assistant, tool", value);
 }
 
-// Appends one element of a content list: {"type": "text", "text": …}.
+// Parts that are text, and the field that holds it: those of OpenAI's APIs and of thoughts, as vLLM takes
+// them.
+constexpr std::pair<std::string_view, std::string_view> kTextParts[] = {{"text", "text"},
+                                                                        {"input_text", "text"},
+                                                                        {"output_text", "text"},
+                                                                        {"refusal", "refusal"},
+                                                                        {"thinking", "thinking"}};
+
+// Empty: a part of that type is no text.
+std::string_view text_field_of(std::string_view type) {
+  for (const auto& [known, field] : kTextParts) {
+    if (known == type) return field;
+  }
+  return {};
+}
+
+// REQUIRES: is_text(text).
+void append_text_part(size_t part, dom::element text, ChatMessage& message) {
+  if (part > 0) message.content += '\n';
+  message.content += text.get_string().value_unsafe();
+  message.part_bytes.push_back(text.get_string().value_unsafe().size());
+}
+
+// Appends one element of a content list: {"type": "text", "text": …}, or its text alone.
 Fault append_part(size_t index, size_t part, dom::element value, bool for_others, ChatMessage& message) {
+  if (is_text(value)) {
+    append_text_part(part, value, message);
+    return std::nullopt;
+  }
   if (!value.is_object()) return expected(part_path(index, part, ""), "an object with type and text", value);
   const dom::object fields = value.get_object().value_unsafe();
   dom::element type, text;
   if (fields.at_key("type").get(type)) return missing(part_path(index, part, ".type"), "\"text\"");
   if (!is_text(type)) return expected(part_path(index, part, ".type"), "\"text\"", type);
-  const bool is_text_part = type.get_string().value_unsafe() == "text";
-  if (!is_text_part && for_others) {
+  const std::string_view field = text_field_of(type.get_string().value_unsafe());
+  if (field.empty() && for_others) {
     // An image counts as its JSON, of which the key needs no more than that equal ones are equal.
     const size_t begin = message.content.size();
     if (part > 0) message.content += '\n';
@@ -49,17 +76,16 @@ Fault append_part(size_t index, size_t part, dom::element value, bool for_others
     message.part_bytes.push_back(message.content.size() - begin - (part > 0 ? 1 : 0));
     return std::nullopt;
   }
-  if (!is_text_part) {
+  if (field.empty()) {
     return ApiError::unsupported(
         part_path(index, part, ".type"),
         absl::StrCat("'", part_path(index, part, ".type"), "' must be \"text\"; content parts of type '",
                      clip_text(type.get_string().value_unsafe()), "' are not supported."));
   }
-  if (fields.at_key("text").get(text)) return missing(part_path(index, part, ".text"), "a string");
-  if (!is_text(text)) return expected(part_path(index, part, ".text"), "a string", text);
-  if (part > 0) message.content += '\n';
-  message.content += text.get_string().value_unsafe();
-  message.part_bytes.push_back(text.get_string().value_unsafe().size());
+  const auto path = [&] { return part_path(index, part, absl::StrCat(".", to_absl(field))); };
+  if (fields.at_key(field).get(text)) return missing(path(), "a string");
+  if (!is_text(text)) return expected(path(), "a string", text);
+  append_text_part(part, text, message);
   return std::nullopt;
 }
 

@@ -98,14 +98,14 @@ Fault read_resume_field(Draft& draft, std::string_view name, dom::element value)
 }
 
 Fault read_tools(Draft& draft, std::string_view name, dom::element value) {
-  if (!value.is_array()) return expected(name, "an array of tools", value);
-  const dom::array items = value.get_array().value_unsafe();
-  size_t index = 0;
-  for (const dom::element item : items) {
-    if (!item.is_object()) return expected(absl::StrCat("tools[", index, "]"), "an object", item);
-    ++index;
-  }
-  if (index > 0) append_element_json(draft.request.tools_json, value);
+  if (auto fault = check_objects(name, "an array of tools", value)) return fault;
+  if (value.get_array().value_unsafe().size() > 0) append_element_json(draft.request.tools_json, value);
+  return std::nullopt;
+}
+
+Fault read_documents(Draft& draft, std::string_view name, dom::element value) {
+  if (auto fault = check_objects(name, "an array of documents", value)) return fault;
+  append_element_json(draft.request.documents_json, value);
   return std::nullopt;
 }
 
@@ -230,6 +230,7 @@ constexpr Row kRows[] = {
     {"cache_salt", true, true, read_name_field<&GenerateRequest::cache_salt>},
     {"chat_template_kwargs", true, false, read_template_kwargs},
     {"continue_final_message", true, false, read_flag_field<&GenerateRequest::continue_final_message>},
+    {"documents", true, false, read_documents},
     {"echo", false, true, read_flag_field<&GenerateRequest::echo>},
     {"frequency_penalty", true, true, read_frequency_penalty},
     {"ignore_eos", true, true, read_flag_field<&GenerateRequest::ignore_eos>},

@@ -14,8 +14,9 @@ using Kind = GenerateRequest::Kind;
 constexpr std::string_view kIdBegin = "prefix-";
 
 bool is_shared_field(std::string_view name) {
-  for (const std::string_view shared : {"model", "messages", "prompt", "tools", "chat_template_kwargs",
-                                        "chat_template", "continue_final_message", "cache_salt"}) {
+  for (const std::string_view shared :
+       {"model", "messages", "prompt", "tools", "documents", "chat_template_kwargs", "chat_template",
+        "continue_final_message", "cache_salt"}) {
     if (name == shared) return true;
   }
   return false;

@@ -5,8 +5,8 @@
 //
 //   {"model": …, "messages": [{"role": "system", …}, …], "pin": true, "ttl_s": 3600}
 //
-// plus `tools`, `chat_template_kwargs` and `cache_salt` if the later requests have them, or `prompt` instead
-// of `messages`. Parsed by the rules of api.h.
+// plus `tools`, `documents`, `chat_template_kwargs` and `cache_salt` if the later requests have them, or
+// `prompt` instead of `messages`. Parsed by the rules of api.h.
 
 #include <cstdint>
 #include <optional>
@@ -20,8 +20,8 @@
 namespace troupe {
 
 struct PrefixRequest {
-  // Holds kind, model, cache_salt, and messages, tools and chat_template_kwargs, or a prompt. The other
-  // fields are unused.
+  // Holds kind, model, cache_salt, and messages, tools, documents and chat_template_kwargs, or a prompt. The
+  // other fields are unused.
   GenerateRequest source;
   bool pin = false;              // never evicted
   std::optional<int64_t> ttl_s;  // lifetime, [1, kPrefixTtlMaxS]; without it until deleted

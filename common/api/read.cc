@@ -114,6 +114,17 @@ Fault read_string(std::string_view param, dom::element value, size_t bytes_max, 
   return std::nullopt;
 }
 
+Fault check_objects(std::string_view param, std::string_view what, dom::element value) {
+  if (!value.is_array()) return expected(param, what, value);
+  const dom::array items = value.get_array().value_unsafe();
+  size_t index = 0;
+  for (const dom::element item : items) {
+    if (!item.is_object()) return expected(absl::StrCat(to_absl(param), "[", index, "]"), "an object", item);
+    ++index;
+  }
+  return std::nullopt;
+}
+
 Fault read_strings(std::string_view param, dom::element value, size_t bytes_max,
                    std::vector<std::string>& out) {
   std::vector<std::string> strings;

@@ -47,6 +47,8 @@ Fault read_strings(std::string_view param, dom::element value, size_t bytes_max,
                    std::vector<std::string>& out);
 // Reads 64 bits, signed or not; negative values are taken modulo 2^64.
 Fault read_seed(std::string_view param, dom::element value, std::optional<uint64_t>& out);
+// Refuses what is no array of objects.
+Fault check_objects(std::string_view param, std::string_view what, dom::element value);
 // Reads a token id, 0 to 2^31 - 1.
 Fault read_token_id(std::string_view param, dom::element value, int32_t& out);
 

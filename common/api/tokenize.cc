@@ -50,8 +50,8 @@ Fault read_own_field(TokenizeDraft& draft, std::string_view name, dom::element v
 }
 
 bool is_shared_field(std::string_view name) {
-  for (const std::string_view shared :
-       {"model", "messages", "tools", "chat_template_kwargs", "chat_template", "continue_final_message"}) {
+  for (const std::string_view shared : {"model", "messages", "tools", "documents", "chat_template_kwargs",
+                                        "chat_template", "continue_final_message"}) {
     if (name == shared) return true;
   }
   return false;

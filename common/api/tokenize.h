@@ -13,8 +13,8 @@
 namespace troupe {
 
 struct TokenizeRequest {
-  // Holds kind, model (empty: the only one there is), and messages, tools and chat_template_kwargs, or a
-  // prompt's text (which may be empty). The other fields are unused.
+  // Holds kind, model (empty: the only one there is), and messages, tools, documents and
+  // chat_template_kwargs, or a prompt's text (which may be empty). The other fields are unused.
   GenerateRequest source;
   bool add_special_tokens = true;     // a chat's default is false: its template writes them
   bool add_generation_prompt = true;  // for a chat

@@ -94,6 +94,7 @@ std::string prefix_body(const GenerateRequest& request, const std::string& model
     append_field("prompt", prompt_json(request, key.prefix_bytes), out);
   }
   if (!request.tools_json.empty()) append_field("tools", request.tools_json, out);
+  if (!request.documents_json.empty()) append_field("documents", request.documents_json, out);
   if (!request.chat_template_kwargs_json.empty())
     append_field("chat_template_kwargs", request.chat_template_kwargs_json, out);
   if (!request.cache_salt.empty()) append_field("cache_salt", quoted(request.cache_salt), out);

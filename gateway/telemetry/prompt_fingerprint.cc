@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kChunkBytes = 1024;
 
 // Type of the following text, so that no two different prompts feed the chain the same.
-enum Tag : uint8_t { kKind = 1, kModel, kSalt, kTools, kChunk, kExtra, kMessage = 16 };
+enum Tag : uint8_t { kKind = 1, kModel, kSalt, kTools, kChunk, kExtra, kDocuments, kMessage = 16 };
 
 Hash128 link(Hash128 parent, uint8_t tag, std::string_view text) {
   return chain_hash(Hash128{parent.hi, parent.lo ^ tag}, text);
@@ -60,6 +60,7 @@ PromptFingerprint prompt_marks(const GenerateRequest& request, Hash128 salt) {
   PromptFingerprint out;
   Marker marker(out, root);
   if (!request.tools_json.empty()) marker.part(kTools, request.tools_json, {}, false);
+  if (!request.documents_json.empty()) marker.part(kDocuments, request.documents_json, {}, false);
   if (!chat) {
     for (std::string_view rest = bytes_of(request); !rest.empty();) {
       marker.part(kChunk, rest.substr(0, kChunkBytes), {}, false);

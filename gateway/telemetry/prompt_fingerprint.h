@@ -17,7 +17,7 @@ namespace troupe {
 inline constexpr size_t kGrainBytes = 32;
 
 struct PromptFingerprint {
-  // Tools (first, if any), then one part a message; of a plain prompt one every 1,024 bytes.
+  // Tools and documents (first, if any), then one part a message; of a plain prompt one every 1,024 bytes.
   struct Part {
     Hash128 end;       // the chain up to and including this part
     size_t bytes = 0;  // of its text, as counted by PrefixKey

@@ -71,6 +71,7 @@ void check_accepted(const GenerateRequest& r) {
   check_resume(r);
   require(r.user.size() <= 1024 && r.prompt_cache_key.size() <= 1024 && r.cache_salt.size() <= 1024);
   check_json_text(r.tools_json, true);
+  check_json_text(r.documents_json, true);
   check_json_text(r.chat_template_kwargs_json, false);
 }
 

@@ -8,6 +8,7 @@
 
 #include "common/json/wide_integers.h"
 #include "common/json/wide_json.h"
+#include "worker/input/own_tokens.h"
 #include "worker/input/prompt_pipeline.h"
 #include "worker/text/chat_context.h"
 #include "worker/text/final_words.h"
@@ -60,15 +61,16 @@ ApiResult<const ChatTemplate*> choose_template(const ServedModel& model, const G
 }
 
 // A refusal is mostly about the order of roles, which may not be those of the request.
-ApiError refused_by_template(const GenerateRequest& request, const TemplateTraits& traits, Status why) {
+ApiError refused_by_template(const GenerateRequest& request, const TemplateTraits& traits,
+                             std::string_view why) {
   constexpr size_t kRolesMax = 12;
   const std::vector<TemplateTurn> turns = template_turns(request.messages, traits);
   std::string roles;
   for (size_t i = 0; i < std::min(turns.size(), kRolesMax); ++i)
     roles += (i == 0 ? "" : ", ") + std::string(role_name(turns[i].role));
   if (turns.size() > kRolesMax) roles += ", …";
-  return ApiError::bad_field("messages", "chat template: " + std::string(to_std(why.message())) +
-                                             " (roles that it got: " + roles + ")");
+  return ApiError::bad_field("messages",
+                             "chat template: " + std::string(why) + " (roles that it got: " + roles + ")");
 }
 
 struct Renderer {
@@ -76,11 +78,16 @@ struct Renderer {
   const ChatTemplate& chat;
   const TextMap marks;
 
+  bool knows_own() const { return marks && model.own_tokens.has_value(); }
   ApiResult<std::string> render(const GenerateRequest& request, bool add_generation_prompt) const {
-    auto context = chat_context(request, model.special_tokens, add_generation_prompt, chat.traits(), marks);
+    const bj::object& variables = knows_own() ? model.own_tokens->variables : model.special_tokens;
+    auto context = chat_context(request, variables, add_generation_prompt, chat.traits(), marks);
     if (!context.ok()) return ApiError::bad_field("messages", to_std(context.status().message()));
-    auto text = chat.render(*context);
-    if (!text.ok()) return refused_by_template(request, chat.traits(), text.status());
+    auto text = knows_own() ? chat.render_mapped(*context) : chat.render(*context);
+    if (!text.ok()) {
+      const std::string_view why = to_std(text.status().message());
+      return refused_by_template(request, chat.traits(), marks ? without_marks(why).text : std::string(why));
+    }
     return *std::move(text);
   }
 
@@ -162,7 +169,9 @@ ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& model, const Gene
   options.add_special = how.add_special;
   if (how.continue_final_message) options.boundary = cut.text.size();
   for (const size_t at : words.cuts) cut.cuts.push_back(cut.text.size() + at);
+  for (const size_t at : words.own) cut.own.push_back(cut.text.size() + at);
   cut.text += words.text;
+  if (renderer.knows_own()) cut_other_tokens(model, cut);
   options.cuts = cut.cuts;
   auto ids = encode_text(model, cut.text, options, "messages");
   if (!ids.ok()) return ids;

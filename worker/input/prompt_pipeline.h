@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/container/flat_hash_set.h"
 #include "common/api/api.h"
 #include "common/json/json.h"
 #include "common/settings/schema.h"
@@ -29,6 +30,12 @@ enum class ContentTokens : uint8_t { kText, kAllow };
 inline constexpr EnumName<ContentTokens> kContentTokensNames[] = {{"text", ContentTokens::kText},
                                                                   {"allow", ContentTokens::kAllow}};
 
+// How a prompt's special tokens are known that its template wrote (own_tokens.h).
+struct OwnTokens {
+  bj::object variables;                   // ServedModel::special_tokens, marked
+  absl::flat_hash_set<int32_t> unmarked;  // those that no mark can stand before
+};
+
 // The served model's parts as text in needs them. The pointers outlive it.
 struct ServedModel {
   std::string name;
@@ -40,6 +47,7 @@ struct ServedModel {
   std::map<std::string, const ChatTemplate*, std::less<>> named_templates;
   bj::object special_tokens;  // bos_token, eos_token, … for the template
   ContentTokens special_tokens_in_content = ContentTokens::kText;
+  std::optional<OwnTokens> own_tokens;  // none: a template's tokens are not known from those of a request
   ModelConfig config;
   ApiLimits api;  // limits of a body
   // OpenAI's, of a completion without max_tokens; 0: what fits.

@@ -13,6 +13,7 @@ int32_t common_chat_count(const ServedModel& model, const GenerateRequest& reque
                           const std::vector<TokenId>& prompt, size_t shared_messages) {
   GenerateRequest other;  // with the fields a template reads
   other.tools_json = request.tools_json;
+  other.documents_json = request.documents_json;
   other.chat_template_kwargs_json = request.chat_template_kwargs_json;
   other.messages.assign(request.messages.begin(),
                         request.messages.begin() + static_cast<std::ptrdiff_t>(shared_messages) + 1);

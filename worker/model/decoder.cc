@@ -37,15 +37,14 @@ class Decoder final : public Model {
  public:
   static StatusOr<std::unique_ptr<Model>> load(const ModelConfig& config, const DecoderParts& parts,
                                                WeightLoader& weights) {
-    constexpr const char* kEmbedding = "model.embed_tokens";
     auto model = std::make_unique<Decoder>();
-    TROUPE_ASSIGN_OR_RETURN(model->embedding_, Embedding::load(config, kEmbedding, weights));
+    TROUPE_ASSIGN_OR_RETURN(model->embedding_, Embedding::load(config, kEmbeddingModule, weights));
     for (int i = 0; i < config.layers; ++i) {
       TROUPE_ASSIGN_OR_RETURN(DecoderLayer layer, load_layer(config, parts, i, weights));
       model->layers_.push_back(std::move(layer));
     }
     TROUPE_ASSIGN_OR_RETURN(model->norm_, RmsNorm::load(config, "model.norm", weights));
-    const char* head = config.tie_word_embeddings ? kEmbedding : "lm_head";
+    const char* head = config.tie_word_embeddings ? kEmbeddingModule : kHeadModule;
     TROUPE_ASSIGN_OR_RETURN(model->head_, LmHead::load(config, head, parts.norm_head, weights));
     return std::unique_ptr<Model>(std::move(model));
   }

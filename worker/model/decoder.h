@@ -9,6 +9,10 @@
 
 namespace troupe {
 
+// Modules of every family.
+inline constexpr const char* kEmbeddingModule = "model.embed_tokens";
+inline constexpr const char* kHeadModule = "lm_head";
+
 struct DecoderParts {
   bool packed_qkv = false;  // W_pack instead of q_proj, k_proj, v_proj
   bool qkv_bias = false;

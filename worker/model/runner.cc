@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/backends.h"
+#include "worker/model/decoder.h"
 #include "worker/model/families/registry.h"
 #include "worker/model/host_need.h"
 #include "worker/model/load/checkpoint.h"
@@ -93,6 +94,12 @@ Status ModelRunner::Impl::load_weights() {
   const ModelFamily* family = find_model_family(config.architecture);
   if (family == nullptr) {
     return invalid_argument(absl::StrCat("architecture ", config.architecture, " is not supported"));
+  }
+  if (config.tie_word_embeddings) {
+    // As Transformers: a head of the checkpoint's own counts, whatever config.json says of it.
+    TROUPE_ASSIGN_OR_RETURN(const bool own_head, weights.differ(kEmbeddingModule, kHeadModule,
+                                                                {config.vocab_size, config.hidden_size}));
+    config.tie_word_embeddings = !own_head;
   }
   TROUPE_ASSIGN_OR_RETURN(model, family->build(config, weights));
   parameter_count = weights.parameter_count();

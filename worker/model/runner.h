@@ -75,6 +75,8 @@ class ModelRunner {
   static StatusOr<std::unique_ptr<ModelRunner>> load(const RunnerOptions& options);
   ~ModelRunner();
 
+  // config.json's, but for tie_word_embeddings: false where the checkpoint has a head that is not its
+  // embedding.
   const ModelConfig& config() const;
   int32_t block_count() const;
   int32_t max_model_len() const;

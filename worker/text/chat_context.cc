@@ -69,6 +69,10 @@ StatusOr<bj::object> chat_context(const GenerateRequest& request, const bj::obje
   context["documents"] = nullptr;
   if (!request.chat_template_kwargs_json.empty())
     TROUPE_RETURN_IF_ERROR(add_kwargs(request, special_tokens, map, context));
+  if (!request.documents_json.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(context["documents"], parse_part(request.documents_json, "documents"));
+    if (map) map_texts(context["documents"], map);
+  }
   return context;
 }
 

@@ -7,6 +7,7 @@
 #include <boost/json/object.hpp>
 #include <filesystem>
 #include <limits>
+#include <optional>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -145,6 +146,10 @@ StatusOr<Source> find_source(const std::string& model_dir, std::string_view name
   return Source{std::move(text), where};
 }
 
+bool is_own_text(const jinja::Token& token) {
+  return token.type == jinja::TokenType::kData || token.type == jinja::TokenType::kString;
+}
+
 // The name of the role, in a literal, is what a template needs to treat it apart from others.
 bool names_developer(std::string_view source) {
   return source.find("'developer'") != std::string_view::npos ||
@@ -155,8 +160,12 @@ bool names_developer(std::string_view source) {
 
 struct ChatTemplate::Impl {
   Limits limits;
+  std::vector<jinja::Token> tokens;
   jinja::Block block;
+  std::optional<jinja::Block> mapped;
   TemplateTraits traits;
+
+  StatusOr<std::string> render(const jinja::Block& root, const bj::object& context) const;
 };
 
 ChatTemplate::ChatTemplate(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -175,7 +184,8 @@ StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::parse(std::string_view sou
   auto impl = std::make_unique<Impl>();
   impl->limits = limits;
   try {
-    impl->block = jinja::Parser(jinja::tokenize(source)).parse_template();
+    impl->tokens = jinja::tokenize(source);
+    impl->block = jinja::Parser(impl->tokens).parse_template();
   } catch (const jinja::JinjaError& error) {
     return to_status(error);
   }
@@ -185,6 +195,23 @@ StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::parse(std::string_view sou
 
 void ChatTemplate::probe() {
   impl_->traits = probed_traits([this](const bj::object& context) { return render(context); }, impl_->traits);
+}
+
+std::vector<std::string> ChatTemplate::own_texts() const {
+  std::vector<std::string> texts;
+  for (const jinja::Token& token : impl_->tokens) {
+    if (is_own_text(token)) texts.push_back(token.text);
+  }
+  return texts;
+}
+
+void ChatTemplate::map_own_texts(const std::function<std::optional<std::string>(std::string_view)>& map) {
+  std::vector<jinja::Token> tokens = impl_->tokens;
+  for (jinja::Token& token : tokens) {
+    if (is_own_text(token)) token.text = map(token.text).value_or(token.text);
+  }
+  // It has parsed: other texts make no other syntax.
+  impl_->mapped = jinja::Parser(std::move(tokens)).parse_template();
 }
 
 const TemplateTraits& ChatTemplate::traits() const {
@@ -222,6 +249,14 @@ std::vector<std::string> ChatTemplate::names(const std::string& model_dir) {
 }
 
 StatusOr<std::string> ChatTemplate::render(const bj::object& context) const {
+  return impl_->render(impl_->block, context);
+}
+
+StatusOr<std::string> ChatTemplate::render_mapped(const bj::object& context) const {
+  return impl_->render(impl_->mapped ? *impl_->mapped : impl_->block, context);
+}
+
+StatusOr<std::string> ChatTemplate::Impl::render(const jinja::Block& root, const bj::object& context) const {
   try {
     jinja::Dict variables;
     std::string now;
@@ -230,8 +265,8 @@ StatusOr<std::string> ChatTemplate::render(const bj::object& context) const {
       variables.set(jinja::Value(std::string_view(entry.key().data(), entry.key().size())),
                     to_value(entry.value()));
     }
-    jinja::RuntimeLimits limits{impl_->limits.steps_max, impl_->limits.output_bytes_max};
-    return jinja::render(impl_->block, limits, std::move(variables), std::move(now));
+    const jinja::RuntimeLimits bounds{limits.steps_max, limits.output_bytes_max};
+    return jinja::render(root, bounds, std::move(variables), std::move(now));
   } catch (const jinja::JinjaError& error) {
     return to_status(error);
   }

@@ -7,7 +7,9 @@
 // times that of strings made on the way, so a runaway template cannot hang or eat the machine.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,6 +49,11 @@ class ChatTemplate {
   // Every key of `context` (an object) is a template variable; `now` ("YYYY-MM-DD
   // HH:MM:SS") fixes strftime_now.
   StatusOr<std::string> render(const bj::object& context) const;
+  // The texts that the template writes itself: between its tags, and in its string literals.
+  std::vector<std::string> own_texts() const;
+  // Puts `map` through each of them for render_mapped(), which is render() before.
+  void map_own_texts(const std::function<std::optional<std::string>(std::string_view)>& map);
+  StatusOr<std::string> render_mapped(const bj::object& context) const;
   const TemplateTraits& traits() const;
   // Finds out, by rendering, which roles it shows and how it takes content (template_probe.h). load() does.
   void probe();

@@ -5,6 +5,8 @@
 namespace troupe {
 namespace {
 
+// Before a special token of the template's own: U+FDD3 (tokenizer/cut_text.h).
+constexpr std::string_view kTokenMark = "\xEF\xB7\x93";
 constexpr std::string_view kTrimmed = " \t\r\n\v\f";
 
 size_t common_suffix(std::string_view a, std::string_view b) {
@@ -28,8 +30,11 @@ std::string closing_of(std::string_view marker) {
   return std::string(1, marker.front()) + "/" + std::string(marker.substr(1));
 }
 
+// Nor with the mark of a template's own token behind it.
 std::string_view without_leading_space(std::string_view text) {
-  return text.substr(std::min(text.find_first_not_of(kTrimmed), text.size()));
+  text = text.substr(std::min(text.find_first_not_of(kTrimmed), text.size()));
+  if (text.starts_with(kTokenMark)) text.remove_prefix(kTokenMark.size());
+  return text;
 }
 
 // "<think>" of "\n<think> hm", or nothing.
@@ -40,13 +45,15 @@ std::string_view leading_marker(std::string_view text) {
   return is_marker(marker) ? marker : std::string_view();
 }
 
-// "<think>\n" of "… <think>\n", or nothing; no closing one.
+// "<think>\n" of "… <think>\n", with its mark, or nothing; no closing one.
 std::string_view trailing_opener(std::string_view text) {
   const std::string_view trimmed = text.substr(0, text.find_last_not_of(kTrimmed) + 1);
   const size_t begin = trimmed.find_last_of("<[");
   if (begin == std::string_view::npos || trimmed.size() - begin > kMarkerBytesMax) return {};
   const std::string_view marker = trimmed.substr(begin);
-  return is_marker(marker) && !is_closing(marker) ? text.substr(begin) : std::string_view();
+  if (!is_marker(marker) || is_closing(marker)) return {};
+  const bool is_marked = text.substr(0, begin).ends_with(kTokenMark);
+  return text.substr(is_marked ? begin - kTokenMark.size() : begin);
 }
 
 // `text` behind an opener that the turn begins with.
@@ -54,7 +61,7 @@ std::string_view without_opener(std::string_view text, std::string_view opener) 
   const std::string_view marker = leading_marker(opener);
   if (marker.empty() || leading_marker(text) != marker) return text;
   text = without_leading_space(text).substr(marker.size());
-  const std::string_view space = opener.substr(marker.size());
+  const std::string_view space = without_leading_space(opener).substr(marker.size());
   const auto shared = std::mismatch(text.begin(), text.end(), space.begin(), space.end()).first;
   return text.substr(static_cast<size_t>(shared - text.begin()));
 }

@@ -24,6 +24,7 @@ enum Tag : uint8_t {
   kModel = 1,
   kSalt,
   kTools,
+  kDocuments,
   kMessage = 16,
   kExtra = 32,
   kChunk = 33,
@@ -54,7 +55,8 @@ void add_anchor(PrefixKey& key, Hash128 chain, size_t bytes) {
 
 void key_of_messages(const GenerateRequest& request, Hash128 root, PrefixKey& key) {
   Hash128 chain = request.tools_json.empty() ? root : link(root, kTools, request.tools_json);
-  size_t bytes = request.tools_json.size();
+  if (!request.documents_json.empty()) chain = link(chain, kDocuments, request.documents_json);
+  size_t bytes = request.tools_json.size() + request.documents_json.size();
   bool in_prefix = true;
   const size_t links = std::min(request.messages.size(), kAnchorsMax);
   key.anchors.reserve(links);

@@ -37,6 +37,7 @@ TEST(ApiParse, ReadsEveryFieldOfAChatRequest) {
       R"(,"temperature":0.5,"top_p":0.9,"top_k":40,"min_p":0.1,"seed":-2,"max_tokens":7,"stop":["a","宋"],)"
       R"("stop_token_ids":[1,2],"ignore_eos":true,"stream":true,"stream_options":{"include_usage":true},)"
       R"("user":"u","prompt_cache_key":"k","cache_salt":"s","priority":-3,"tools":[{"type":"function","x":1.0}],)"
+      R"("documents":[{"title":"t","text":"x"}],)"
       R"("chat_template_kwargs":{"enable_thinking":false},"unheard_of":{"a":[1]})");
   ASSERT_TRUE(request.ok()) << request.error().message;
   const GenerateRequest& q = request.value();
@@ -58,18 +59,20 @@ TEST(ApiParse, ReadsEveryFieldOfAChatRequest) {
   EXPECT_EQ(q.user + q.prompt_cache_key + q.cache_salt, "uks");
   EXPECT_EQ(q.priority, -3);
   EXPECT_EQ(q.tools_json, R"([{"type":"function","x":1.0}])");
+  EXPECT_EQ(q.documents_json, R"([{"title":"t","text":"x"}])");
   EXPECT_EQ(q.chat_template_kwargs_json, R"({"enable_thinking":false})");
 }
 
 TEST(ApiParse, TreatsNullFieldsAsAbsent) {
   const auto request = chat_with(
       R"(,"temperature":null,"top_p":null,"top_k":null,"min_p":null,"seed":null,"max_tokens":null,"stop":null,)"
-      R"("stop_token_ids":null,"stream":null,"stream_options":null,"n":null,"tools":null,"user":null,)"
+      R"("stop_token_ids":null,"stream":null,"stream_options":null,"n":null,"tools":null,"user":null,"documents":null,)"
       R"("logprobs":null,"response_format":null,"audio":null,"logit_bias":null,"chat_template_kwargs":null)");
   ASSERT_TRUE(request.ok()) << request.error().message;
   EXPECT_FALSE(request.value().temperature || request.value().top_k || request.value().seed ||
                request.value().max_tokens || request.value().stream);
   EXPECT_THAT(request.value().stop, IsEmpty());
+  EXPECT_EQ(request.value().documents_json, "");
 }
 
 TEST(ApiParse, PrefersMaxCompletionTokensInEitherOrder) {
@@ -138,6 +141,8 @@ TEST(ApiParse, NamesFieldAndRightValueOnWrongTypesAndRanges) {
        "stop_token_ids[0]: 'stop_token_ids[0]' must be an integer from 0 to 2147483647, not 2147483648."},
       {R"("tools":{})", "tools: 'tools' must be an array of tools, not an object."},
       {R"("tools":[1])", "tools[0]: 'tools[0]' must be an object, not 1."},
+      {R"("documents":{})", "documents: 'documents' must be an array of documents, not an object."},
+      {R"("documents":[{},"x"])", "documents[1]: 'documents[1]' must be an object, not \"x\"."},
       {R"("chat_template_kwargs":[])",
        "chat_template_kwargs: 'chat_template_kwargs' must be an object, not an array."},
       {R"("stream_options":{})", "stream_options: 'stream_options' is only allowed when 'stream' is true."},
@@ -176,6 +181,7 @@ TEST(ApiParse, AcceptsBoundsOfEveryRange) {
     EXPECT_EQ(fault_of(chat_with("," + field)), "accepted") << field;
   }
   EXPECT_EQ(chat_with(R"(,"tools":[])").value().tools_json, "");
+  EXPECT_EQ(chat_with(R"(,"documents":[])").value().documents_json, "[]");
 }
 
 TEST(ApiParse, AcceptsStopAsStringOrStringsOfSixteenKilobytesInAll) {
@@ -407,8 +413,8 @@ TEST(ApiParse, AcceptsContentAsTextOrPartsOrNullForAssistant) {
       HasSubstr(
           "messages[1].content: 'messages[1].content' must be a string or a list of text parts, not 5"));
   EXPECT_THAT(fault_of(chat_of(R"([{"role":"user","content":[]}])")), HasSubstr("at least one part"));
-  EXPECT_THAT(fault_of(chat_of(R"([{"role":"user","content":["a"]}])")),
-              HasSubstr("messages[0].content[0]: "));
+  EXPECT_THAT(fault_of(chat_of(R"([{"role":"user","content":["a",5]}])")),
+              HasSubstr("messages[0].content[1]: "));
   EXPECT_THAT(
       fault_of(chat_of(R"([{"role":"user","content":[{"type":"text","text":"a"},{"type":"text"}]}])")),
       HasSubstr("messages[0].content[1].text: "));
@@ -416,6 +422,29 @@ TEST(ApiParse, AcceptsContentAsTextOrPartsOrNullForAssistant) {
   EXPECT_EQ(image.error().code, "unsupported_parameter");
   EXPECT_EQ(image.error().param, "messages[0].content[0].type");
   EXPECT_THAT(image.error().message, HasSubstr("image_url"));
+}
+
+// As vLLM takes them, whether the workers are ours or another's.
+TEST(ApiParse, TakesTextInTheFormsOfOtherApisAsText) {
+  const std::string parts =
+      R"(["a",{"type":"input_text","text":"b"},{"type":"output_text","text":"c","annotations":[]},)"
+      R"({"type":"refusal","refusal":"d"},{"type":"thinking","thinking":"e","signature":"s"},"f"])";
+  const std::string body = R"({"model":"m","messages":[{"role":"assistant","content":)" + parts +
+                           R"(},{"role":"user","content":["g"]}]})";
+  for (const bool for_others : {false, true}) {
+    ApiLimits limits;
+    limits.for_others = for_others;
+    auto request = parse_chat_request(body, limits);
+    ASSERT_TRUE(request.ok()) << request.error().message;
+    EXPECT_EQ(request->messages[0].content, "a\nb\nc\nd\ne\nf");
+    EXPECT_THAT(request->messages[0].part_bytes, ElementsAre(1, 1, 1, 1, 1, 1));
+    EXPECT_EQ(request->messages[1].content, "g");
+    EXPECT_THAT(request->messages[1].part_bytes, IsEmpty());
+  }
+  EXPECT_THAT(fault_of(chat_of(R"([{"role":"assistant","content":[{"type":"refusal","text":"a"}]}])")),
+              HasSubstr("messages[0].content[0].refusal: "));
+  EXPECT_THAT(fault_of(chat_of(R"([{"role":"assistant","content":[{"type":"thinking","thinking":5}]}])")),
+              HasSubstr("messages[0].content[0].thinking: "));
 }
 
 TEST(ApiParse, KeepsOtherMessageFieldsAsCompactJsonWithoutNulls) {

@@ -44,12 +44,13 @@ TEST(ApiTokenize, ReadsTextAndItsDefaults) {
 TEST(ApiTokenize, ReadsChatAndItsDefaults) {
   auto request = parse_tokenize_request(
       R"({"messages":[{"role":"user","content":"a","name":"n"}],"tools":[{"type":"function"}],)"
-      R"("chat_template_kwargs":{"k":1},"add_generation_prompt":false})");
+      R"("documents":[{"text":"d"}],"chat_template_kwargs":{"k":1},"add_generation_prompt":false})");
   ASSERT_TRUE(request.ok()) << request.error().message;
   EXPECT_EQ(request->source.kind, GenerateRequest::Kind::kChat);
   ASSERT_EQ(request->source.messages.size(), 1u);
   EXPECT_EQ(request->source.messages[0].extra_json, R"({"name":"n"})");
   EXPECT_EQ(request->source.tools_json, R"([{"type":"function"}])");
+  EXPECT_EQ(request->source.documents_json, R"([{"text":"d"}])");
   EXPECT_EQ(request->source.chat_template_kwargs_json, R"({"k":1})");
   EXPECT_FALSE(request->add_special_tokens);
   EXPECT_FALSE(request->add_generation_prompt);

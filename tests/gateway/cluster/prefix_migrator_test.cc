@@ -56,13 +56,14 @@ void expect_same_set(const std::string& body, GenerateRequest::Kind kind) {
   ASSERT_TRUE(ahead.ok()) << made << ahead.error().message;
   EXPECT_EQ(ahead->key.set, key.set) << made;
   EXPECT_EQ(ahead->model, "demo");
+  EXPECT_EQ(parse_prefix_request(made)->source.documents_json, request->documents_json);
 }
 
 TEST(PrefixTextCache, BodyHasTheSetOfItsRequest) {
   const auto chat = GenerateRequest::Kind::kChat, completion = GenerateRequest::Kind::kCompletion;
   expect_same_set(chat_body("You are \"Bo\"\n\\ – 宋江", "Hi"), chat);
   expect_same_set(
-      R"({"model":"demo","cache_salt":"s\"","chat_template_kwargs":{"a":1},"tools":[{"type":"function",)"
+      R"({"model":"demo","documents":[{"text":"d"}],"cache_salt":"s\"","chat_template_kwargs":{"a":1},"tools":[{"type":"function",)"
       R"("function":{"name":"f"}}],"messages":[{"role":"system","name":"x","content":[{"type":"text","text":"a"},)"
       R"({"type":"text","text":"b"}]},{"role":"assistant","content":null,"tool_calls":[]},{"role":"user","content":"q"}]})",
       chat);

@@ -189,6 +189,7 @@ TEST(ChatRoles, PublishedTemplatesShowInstructionsInUsualOrders) {
     source << std::ifstream(folder + name + ".jinja").rdbuf();
     auto server = std::make_unique<ChatServer>(bytes_with_line_breaks(), source.str());
     server->model.special_tokens = {{"bos_token", "<s>"}, {"eos_token", "</s>"}};
+    server->mark();
     return server;
   };
   const auto distilled = server_of("deepseek-ai-DeepSeek-R1-Distill-Qwen-32B");

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/json/json.h"
+#include "worker/input/own_tokens.h"
 #include "worker/input/prompt_pipeline.h"
 #include "worker/text/tokenizer/byte_level.h"
 
@@ -20,7 +21,8 @@ namespace troupe::chat_server {
 
 // Bytes, and tokens for runs of line breaks and for signs before them, cut as Qwen 2's and Llama 3's texts
 // are.
-inline std::unique_ptr<Tokenizer> bytes_with_line_breaks() {
+inline std::unique_ptr<Tokenizer> bytes_with_line_breaks(const std::vector<std::string>& special = {
+                                                             "<|im_start|>", "<|im_end|>"}) {
   const auto spelled = [](std::string_view bytes) {
     std::string token;
     append_byte_level(token, bytes);
@@ -37,7 +39,7 @@ inline std::unique_ptr<Tokenizer> bytes_with_line_breaks() {
     vocab[spelled(left + right)] = vocab.size();
   }
   bj::array added;
-  for (const char* content : {"<|im_start|>", "<|im_end|>"}) {
+  for (const std::string& content : special) {
     added.push_back(bj::object{
         {"id", 300 + added.size()}, {"content", content}, {"special", true}, {"normalized", false}});
   }
@@ -61,6 +63,12 @@ struct ChatServer {
     model.config.vocab_size = tokenizer->vocab_size();
     model.total_count_max = 4096;
     model.prompt_bytes_max = 1 << 16;
+    mark();
+  }
+  // After a change of the model's special tokens.
+  void mark() {
+    ChatTemplate* const templates[] = {chat_template.get()};
+    mark_own_tokens(model, templates);
   }
   std::vector<TokenId> prompt_of(const GenerateRequest& request) const {
     auto ids = encode_chat(model, request, encoding_of(request));

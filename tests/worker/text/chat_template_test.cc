@@ -97,6 +97,28 @@ TEST(ChatTemplate, PassesToolsAndExtraFieldsToTheTemplate) {
   EXPECT_EQ(*(*chat)->render(*context), "<s>function7assistantFalseTrue");
 }
 
+// As vLLM: the request's own win over those of chat_template_kwargs.
+TEST(ChatTemplate, PassesDocumentsToTheTemplate) {
+  const auto chat = ChatTemplate::parse(
+      "{% for d in documents or [] %}{{ d.title }}: {{ d.text }};{% endfor %}"
+      "{{ documents is none }}");
+  const auto shown = [&](const std::string& own, const std::string& kwargs) {
+    GenerateRequest request;
+    request.messages = {{Role::kUser, "hi", ""}};
+    request.documents_json = own;
+    request.chat_template_kwargs_json = kwargs;
+    const auto context = chat_context(request, {});
+    return context.ok() ? *(*chat)->render(*context) : std::string(context.status().message());
+  };
+  const std::string own = R"([{"title":"a","text":"b"}])",
+                    kwargs = R"({"documents":[{"title":"c","text":"d"}]})";
+  EXPECT_EQ(shown("", ""), "True");
+  EXPECT_EQ(shown(own, ""), "a: b;False");
+  EXPECT_EQ(shown("", kwargs), "c: d;False");
+  EXPECT_EQ(shown(own, kwargs), "a: b;False");
+  EXPECT_EQ(shown("[]", kwargs), "False");
+}
+
 // Python's integers have any size, and its json prints them as they came.
 TEST(ChatTemplate, PrintsIntegersOfAnySizeAsTheyCame) {
   const std::string wide = "123456789012345678901234567890", negative = "-9223372036854775809",

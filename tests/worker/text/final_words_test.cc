@@ -5,6 +5,7 @@
 
 #include "worker/text/chat_context.h"
 #include "worker/text/chat_template.h"
+#include "worker/text/tokenizer/cut_text.h"
 
 namespace troupe::final_words_test {
 
@@ -70,6 +71,19 @@ TEST(UpToFinal, TakesTheTextAsTheTemplateWritesIt) {
       "{% for m in messages %}{{ '<' + m.role[0] + '>' + ('<t></t>\n\n' if loop.last else '') + m.content }}"
       "{% endfor %}";
   EXPECT_EQ(gone_on_with(shows + kOpens, "Well "), "<u>The end?<a><t></t>\n\n|Well ");
+}
+
+// The mark of a template's own token ("<think>" may be one) is no part of the thought.
+TEST(AsGenerated, OpenersMayBeMarked) {
+  const std::string mark(kOwnMark), tag(kFinalTag.substr(0, kFinalTag.size() - 1));
+  for (const std::string& own : {std::string(), mark}) {
+    const std::string turn = own + "<a>", opened = turn + own + "<think>\n";
+    const auto text = as_generated(turn + own + "<think>\n\n</think>\n\nwell" + tag, opened, "<think>\nwell");
+    ASSERT_TRUE(text.has_value()) << own;
+    EXPECT_EQ(text->before, opened);
+    EXPECT_EQ(text->words, "well");
+    EXPECT_FALSE(as_generated(turn + "well" + tag, turn, "well").has_value());
+  }
 }
 
 }  // namespace troupe::final_words_test

@@ -106,6 +106,13 @@ Status Checkpoint::add_file(const std::string& path, const Counts& counts) {
   return absl::OkStatus();
 }
 
+bool Checkpoint::has(const std::string& name, std::span<const int64_t> shape) const {
+  const auto found = locations_.find(name);
+  if (found == locations_.end()) return false;
+  const auto& entry = files_[found->second.file_index].header.entries[found->second.entry_index];
+  return std::equal(entry.shape.begin(), entry.shape.end(), shape.begin(), shape.end());
+}
+
 StatusOr<SourceTensor> Checkpoint::take(const std::string& name, std::span<const int64_t> shape) {
   const auto found = locations_.find(name);
   if (found == locations_.end()) {

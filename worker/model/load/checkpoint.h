@@ -24,6 +24,7 @@ class Checkpoint final : public WeightSource {
   // Maps and checks every file. Errors name file, tensor and reason.
   static StatusOr<Checkpoint> open(const std::string& model_dir);
 
+  bool has(const std::string& name, std::span<const int64_t> shape) const override;
   // A view into the mapping.
   StatusOr<SourceTensor> take(const std::string& name, std::span<const int64_t> shape) override;
   Status check_all_taken(bool (*ignored)(std::string_view name)) const override;

@@ -22,6 +22,7 @@ class DummyWeights final : public WeightSource {
   DummyWeights(DType dtype, int threads)
       : dtype_(dtype == DType::kFloat32 ? dtype : DType::kBFloat16), threads_(threads) {}
 
+  bool has(const std::string&, std::span<const int64_t>) const override { return false; }
   StatusOr<SourceTensor> take(const std::string& name, std::span<const int64_t> shape) override;
   Status check_all_taken(bool (*)(std::string_view)) const override { return absl::OkStatus(); }
   std::string where(const std::string& name) const override { return "dummy tensor '" + name + "'"; }

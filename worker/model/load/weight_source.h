@@ -23,6 +23,8 @@ struct SourceTensor {
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
+  // Whether it holds a tensor of that name and shape, apart from any that it makes up.
+  virtual bool has(const std::string& name, std::span<const int64_t> shape) const = 0;
   // Marks the tensor as used. Errors: missing, of another shape, of a type that no backend reads.
   virtual StatusOr<SourceTensor> take(const std::string& name, std::span<const int64_t> shape) = 0;
   // Fails if a tensor was not taken: the model would not apply it (biases, adapters) and answers would be

@@ -127,6 +127,20 @@ StatusOr<DeviceTensor> WeightLoader::table(const std::string& name, int64_t rows
   return upload(source.tensor);
 }
 
+StatusOr<bool> WeightLoader::differ(const std::string& a, const std::string& b,
+                                    std::array<int64_t, 2> shape) {
+  const std::string names[] = {a + ".weight", b + ".weight"};
+  if (!source_.has(names[0], shape) || !source_.has(names[1], shape)) return false;
+  TROUPE_ASSIGN_OR_RETURN(const SourceTensor one, source_.take(names[0], shape));
+  TROUPE_ASSIGN_OR_RETURN(const SourceTensor other, source_.take(names[1], shape));
+  if (one.tensor.dtype == other.tensor.dtype)
+    return std::memcmp(one.tensor.data, other.tensor.data, one.tensor.bytes()) != 0;
+  for (int64_t i = 0; i < one.tensor.elements(); ++i) {
+    if (value_at(one.tensor, i) != value_at(other.tensor, i)) return true;
+  }
+  return false;
+}
+
 StatusOr<DeviceTensor> WeightLoader::upload(const Tensor& host) {
   DeviceTensor result;
   TROUPE_ASSIGN_OR_RETURN(result.buffer, backend_.allocate(host.bytes()));

@@ -3,6 +3,7 @@
 // Converts a source's tensors to a backend's weights. Everything is copied or packed, so mapped files can be
 // closed when the model is built.
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -50,6 +51,9 @@ class WeightLoader {
   StatusOr<DeviceTensor> vector(const std::string& name, int64_t size);
   // Loads (rows, columns) in the source's type: the embedding table, which is looked up, not multiplied.
   StatusOr<DeviceTensor> table(const std::string& name, int64_t rows, int64_t columns);
+
+  // Whether the source holds both modules' weights (rows, columns), and they are other numbers.
+  StatusOr<bool> differ(const std::string& a, const std::string& b, std::array<int64_t, 2> shape);
 
   int64_t parameter_count() const { return parameter_count_; }
   int64_t byte_count() const { return byte_count_; }  // as packed and copied

@@ -23,7 +23,7 @@ bool is_printable(char32_t c);
 // Characters that mark places of a text until it has been rendered (tokenizer/cut_text.h, chat_messages.h):
 // where Python would escape them they stay.
 inline bool is_mark(char32_t c) {
-  return c >= 0xFDD0 && c <= 0xFDD2;
+  return c >= 0xFDD0 && c <= 0xFDD3;
 }
 
 // Throws the reason if the value is undefined.

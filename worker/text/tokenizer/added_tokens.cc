@@ -181,17 +181,24 @@ AddedTokenMatcher::Match AddedTokenMatcher::match_at(std::string_view text, size
   return match;
 }
 
-std::vector<size_t> AddedTokenMatcher::cuts_of_special(std::string_view text) const {
-  std::vector<size_t> cuts;
+std::vector<TokenPlace> AddedTokenMatcher::places(std::string_view text) const {
+  std::vector<TokenPlace> places;
   const std::vector<TokenAutomaton::State> found = long_ones(text);
   for (size_t pos = 0; pos < text.size(); ++pos) {
     if (!can_start_[static_cast<unsigned char>(text[pos])]) continue;
     const Match match =
         found.empty() ? match_at(text, pos, text.size()) : long_match(found[pos], pos, text.size());
-    if (match.token == nullptr) continue;
-    size_t second = pos;
+    if (match.token != nullptr) places.push_back({match.token->id, match.begin, match.end});
+  }
+  return places;
+}
+
+std::vector<size_t> AddedTokenMatcher::cuts_of_special(std::string_view text) const {
+  std::vector<size_t> cuts;
+  for (const TokenPlace& place : places(text)) {
+    size_t second = place.begin;
     next_code_point(text, second);
-    if (second < match.end) cuts.push_back(second);
+    if (second < place.end) cuts.push_back(second);
   }
   if (ends_with_beginning(text)) cuts.push_back(text.size());
   return cuts;

@@ -14,6 +14,7 @@
 
 #include "common/core/status.h"
 #include "worker/text/json_fields.h"
+#include "worker/text/tokenizer/cut_text.h"
 #include "worker/text/tokenizer/token_automaton.h"
 
 namespace troupe {
@@ -49,6 +50,8 @@ class AddedTokenMatcher {
   explicit AddedTokenMatcher(const std::vector<const AddedToken*>& tokens);
   // `cuts`: places of the text, ascending, that no special token spans (cut_text.h).
   std::vector<TextPart> split(std::string_view text, std::span<const size_t> cuts = {}) const;
+  // The longest token at each place where one begins, those that overlap included.
+  std::vector<TokenPlace> places(std::string_view text) const;
   // A cut within each of the text's special tokens, those that overlap included, and one at its end where it
   // ends with the beginning of one, which another text may go on. (One of a single character has no place
   // within.)

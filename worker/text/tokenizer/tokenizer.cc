@@ -88,6 +88,10 @@ std::vector<size_t> Tokenizer::cuts_of_special(std::string_view text) const {
   return impl_->special_tokens->cuts_of_special(text);
 }
 
+std::vector<TokenPlace> Tokenizer::places_of_special(std::string_view text) const {
+  return impl_->special_tokens->places(text);
+}
+
 std::string_view Tokenizer::token_bytes(int32_t id, bool skip_special) const {
   if (id < 0 || id >= vocab_size() || (skip_special && is_special(id))) return {};
   return impl_->bytes[static_cast<size_t>(id)];

@@ -13,6 +13,7 @@
 
 #include "common/core/status.h"
 #include "common/json/json.h"
+#include "worker/text/tokenizer/cut_text.h"
 
 namespace troupe {
 
@@ -61,6 +62,8 @@ class Tokenizer {
                                         TokenCache* cache = nullptr) const;
   // The cuts that keep every special string of the text from becoming an id.
   std::vector<size_t> cuts_of_special(std::string_view text) const;
+  // The special tokens that the text spells: the longest at each place, those that overlap included.
+  std::vector<TokenPlace> places_of_special(std::string_view text) const;
   // Bytes of one token as the decoder emits them in the middle of a text; may be part of a UTF-8 character.
   // Empty for special tokens if skip_special, and unless 0 <= id < vocab_size().
   std::string_view token_bytes(int32_t id, bool skip_special) const;

@@ -42,13 +42,15 @@ TEST(PrefixKey, UsersOfOnePersonaShareASet) {
 
 TEST(PrefixKey, AnyChangeOfThePrefixChangesTheSet) {
   const GenerateRequest base = chat({{Role::kSystem, kCard}, {Role::kUser, "hi"}});
-  std::vector<GenerateRequest> others(6, base);
+  std::vector<GenerateRequest> others(8, base);
   others[0].model = "other";
   others[1].cache_salt = "tenant-b";
   others[2].tools_json = R"([{"type":"function"}])";
   others[3].messages[0].content += " ";
   others[4].messages[0].extra_json = R"({"name":"x"})";
   others[5].messages.insert(others[5].messages.begin() + 1, ChatMessage{Role::kAssistant, "Welcome.", ""});
+  others[6].documents_json = R"([{"type":"function"}])";
+  others[7].documents_json = "[]";
   std::set<std::string> sets{make_prefix_key(base, "").set.hex()};
   for (const auto& other : others) sets.insert(make_prefix_key(other, "").set.hex());
   EXPECT_EQ(sets.size(), others.size() + 1);

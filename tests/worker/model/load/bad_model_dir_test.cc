@@ -270,6 +270,16 @@ std::vector<float> scores_of(const TempDir& dir) {
   return (*runner)->logprobs(std::vector<TokenId>{1, 5, 3, 11, 0, 7}).value();
 }
 
+bool is_tied(const TempDir& dir) {
+  RunnerOptions options;
+  options.model_dir = dir.path();
+  options.backend = "ref";
+  options.kv_cache_tokens = 64;
+  const auto runner = ModelRunner::load(options);
+  EXPECT_TRUE(runner.ok()) << runner.status();
+  return runner.ok() && (*runner)->config().tie_word_embeddings;
+}
+
 // Shards may hold a copy that the index does not name, and buffers of old exports.
 TEST(GoodModelDir, IndexSaysWhichTensorsCount) {
   const TempDir dir, bare_dir;
@@ -331,6 +341,52 @@ TEST(GoodModelDir, TiedHeadIsTheEmbedding) {
   tied.tensors.erase("lm_head.weight");
   tied.write(tied_dir);
   EXPECT_EQ(scores_of(tied_dir), scores_of(untied_dir));
+}
+
+// As Transformers: a head that is not the embedding is no copy of it, whatever config.json says.
+TEST(GoodModelDir, HeadOfItsOwnIsUsedUnderATiedConfig) {
+  const TempDir untied_dir, dir;
+  TinyModel model;
+  model.write(untied_dir);
+  model.config["tie_word_embeddings"] = true;
+  model.write(dir);
+  EXPECT_EQ(scores_of(dir), scores_of(untied_dir));
+  EXPECT_FALSE(is_tied(dir));
+}
+
+TEST(GoodModelDir, CopyOfTheEmbeddingInAnyTypeStaysTied) {
+  const TempDir tied_dir;
+  TinyModel model;
+  model.config["tie_word_embeddings"] = true;
+  TinyTensor& embedding = model.tensors["model.embed_tokens.weight"];
+  store_as(embedding, "F32");
+  model.tensors.erase("lm_head.weight");
+  model.write(tied_dir);
+  const std::vector<float> scores = scores_of(tied_dir);
+  for (const char* dtype : {"F32", "BF16"}) {
+    const TempDir dir;
+    TinyTensor copy = embedding;
+    store_as(copy, dtype);
+    model.tensors["lm_head.weight"] = copy;
+    model.write(dir);
+    EXPECT_EQ(scores_of(dir), scores);
+    EXPECT_TRUE(is_tied(dir)) << dtype;
+    // One other number, and it is a head of its own.
+    std::string& bytes = model.tensors["lm_head.weight"].bytes;
+    bytes[bytes.size() - 1] ^= '\x40';
+    model.write(dir);
+    EXPECT_FALSE(is_tied(dir)) << dtype;
+  }
+}
+
+// Not of the vocabulary's size, it cannot be the model's head.
+TEST(GoodModelDir, HeadOfAnotherShapeIsIgnoredUnderATiedConfig) {
+  const TempDir dir;
+  TinyModel model;
+  model.config["tie_word_embeddings"] = true;
+  model.add("lm_head.weight", {10, 8});
+  model.write(dir);
+  EXPECT_TRUE(is_tied(dir));
 }
 
 // The reference writer pads the header; others may not, and then no tensor is aligned to its type.

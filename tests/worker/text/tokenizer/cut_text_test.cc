@@ -15,16 +15,28 @@ using Ids = std::vector<int32_t>;
 constexpr std::string_view kMark = "\xEF\xB7\x90";
 
 TEST(CutText, MarksStandForCutsAndTextKeepsItsOwn) {
-  const std::string own = std::string("a") + std::string(kMark) + "b", escape = "\uFDD1";
+  const std::string own = std::string("a") + std::string(kMark) + "b", escape = "\uFDD1",
+                    of_template(kOwnMark);
   for (const std::string& text : {std::string(), std::string("abc"), own, own + own, std::string(kMark),
-                                  escape, escape + own, own + escape + escape, std::string(kMark) + escape}) {
+                                  escape, escape + own, own + escape + escape, std::string(kMark) + escape,
+                                  of_template, own + of_template + escape + of_template}) {
     for (const std::vector<size_t>& cuts : {std::vector<size_t>(), {0}, {text.size()}}) {
       const CutText again = without_marks(with_marks(text, cuts));
       EXPECT_EQ(again.text, text);
       EXPECT_EQ(again.cuts, cuts);
+      EXPECT_TRUE(again.own.empty());
     }
   }
   EXPECT_EQ(without_marks(with_marks("abcd", std::vector<size_t>{1, 3})).cuts, (std::vector<size_t>{1, 3}));
+}
+
+TEST(CutText, OwnMarksStandForPlacesOfTheTemplates) {
+  const std::string text = with_marks(std::string(kOwnMark) + "a\uFDD1", std::vector<size_t>{0});
+  const CutText cut = without_marks(with_own_marks("<e>b<e>", std::vector<size_t>{0, 4}) + text +
+                                    with_own_marks("<e>", std::vector<size_t>{0}));
+  EXPECT_EQ(cut.text, "<e>b<e>" + std::string(kOwnMark) + "a\uFDD1<e>");
+  EXPECT_EQ(cut.own, (std::vector<size_t>{0, 4, 14}));
+  EXPECT_EQ(cut.cuts, (std::vector<size_t>{7}));
 }
 
 // Tokens: letters and signs by themselves; <e> and <ee> special, <t> not; <n> is special and normalised.
