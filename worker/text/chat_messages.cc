@@ -148,7 +148,9 @@ StatusOr<bj::array> template_messages(const GenerateRequest& request, const Temp
       TROUPE_RETURN_IF_ERROR(
           add_extra(object, request.messages[own].extra_json, traits, absl::StrCat("messages[", own, "]")));
     bj::value& value = messages.emplace_back(std::move(object));
-    if (map) map_texts(value, map);
+    if (!map) continue;
+    map_texts(value, map);
+    value.get_object()["role"] = view(role_name(turn.role));  // a word of ours, which templates compare
   }
   return messages;
 }

@@ -83,6 +83,13 @@ std::string tokens_of(const std::string& source, std::vector<ChatMessage> messag
   return found;
 }
 
+// Some models have tokens that are spelled as a role is.
+TEST(QuotedTokens, ARoleIsNoText) {
+  const std::string source =
+      "{% for m in messages %}{% if m.role == 'user' %}<|im_start|>{% endif %}{{ m.content }}{% endfor %}";
+  EXPECT_EQ(tokens_of(source, {{Role::kUser, "user", ""}}, {}, {"<|im_start|>", "user"}), "<|im_start|>");
+}
+
 // A template that changes a text, or writes texts one after the other, makes no special token of them.
 TEST(QuotedTokens, ThatATemplateMakesOfTextsAreText) {
   const auto chat = [](const std::string& content) {
