@@ -3,10 +3,11 @@
 
     tests/tidy/object_code.py BEFORE AFTER [--jobs N] [--only REGEX]
 
-Both are checked out and configured as release without tests, and every .cc of the programs is compiled with its own flags, without
-debug information and with counted numbers for __LINE__. The functions of all objects are then disassembled; the names of symbols and where
-constants lie are left out, all else is compared: each body of the one must be found in the other. (What is called by another name
-keeps its body; a text that a function prints keeps it, too, where its length is the same.) Ends with the functions that only one of
+Both are checked out and configured as release without tests, and every .cc of the programs is compiled with its own flags, but
+without optimisation (each function as it was written) and debug information, and with counted numbers for __LINE__. The functions of
+all objects are then disassembled; the names of symbols and where constants lie are left out, all else is compared: each body of the
+one must be found in the other. (What is called by another name keeps its body; a text that a function prints keeps it, too, where its
+length is the same.) Ends with the functions that only one of
 the two has; exit 1 where there are any.
 """
 import argparse
@@ -24,7 +25,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = ("common", "gateway", "kernels", "worker", "sim")
-FLAGS = ["-g0", "-ffunction-sections", "-frandom-seed=0", "-Wno-builtin-macro-redefined", "-D__LINE__=__COUNTER__", "-w"]
+FLAGS = ["-O0", "-g0", "-ffunction-sections", "-frandom-seed=0", "-Wno-builtin-macro-redefined", "-D__LINE__=__COUNTER__", "-w"]
 HEAD = re.compile(r"^(?:[0-9a-f]+ )?<(.+)>:$")
 TARGET = re.compile(r"<([^<>]*?)(\+0x[0-9a-f]+)?>")
 COMMENT = re.compile(r"\s+#.*$")
