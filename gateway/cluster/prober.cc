@@ -148,6 +148,12 @@ Task<void> Prober::probe(Target& target) {
   const bool metrics =
       !fleet_.is_troupe_worker(target.node) && target.has_metrics && clock_.now() >= target.metrics_at;
   if (metrics && state != NodeState::kAlive) co_await ask_metrics(target);
+  const bool was_dead = state == NodeState::kDead || state == NodeState::kUnknown;
+  if (!was_dead && fleet_.state(target.node) == NodeState::kDead) {
+    // It died meanwhile: another program may have answered, on the paths of the one before.
+    target.schedule.ask();
+    co_return;
+  }
   fleet_.on_event(target.node, HealthEvent::kProbeOk);
   // (Of a worker that is routable already they may be late: that is no sign of its health.)
   if (metrics && state == NodeState::kAlive) co_await ask_metrics(target);
