@@ -156,8 +156,9 @@ class CublasGemm final : public LibraryGemm {
       return std::memcmp(&other, &algorithm, sizeof(algorithm)) == 0;
     };
     const auto found = std::find_if(algorithms_.begin(), algorithms_.end(), same);
-    if (found == algorithms_.end()) algorithms_.push_back(algorithm);
-    return static_cast<int>(found - algorithms_.begin());
+    const auto number = static_cast<int>(found - algorithms_.begin());
+    if (found == algorithms_.end()) algorithms_.push_back(algorithm);  // behind this no iterator holds
+    return number;
   }
 
   // With a bias of some values.
