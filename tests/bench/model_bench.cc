@@ -1,13 +1,14 @@
 // Steps of a whole model beside what the machine can do, for engines.py and tests/gpu/bench.sh to ask in
 // turns.
 //
-//   build/bin/model_bench MODEL_DIR THREADS [int8|DEVICE [plain] [apart] [gaps] [measured]]
+//   build/bin/model_bench MODEL_DIR THREADS [int8|DEVICE [plain] [apart] [eager] [gaps] [measured[=FILE]]]
 //                                          MODEL_DIR needs config.json alone: weights are made up
 //   build/bin/model_bench MODEL_DIR write  writes those weights there, for others
 //
 // DEVICE: a backend's name (kernels.h) other than cpu: cuda, or a module's path. plain: without cascades;
-// apart: no kernel begins before the one before it has ended; measured: implementations chosen by measuring,
-// as the worker does; gaps: for the question of that name.
+// apart: no kernel begins before the one before it has ended; eager: no step is a graph; measured:
+// implementations chosen by measuring, as the worker does, and kept in FILE; gaps: for the question of that
+// name.
 //
 // A question a line on stdin, an answer a line on stdout:
 //   prefill N               seconds of a step of N new tokens
@@ -17,11 +18,13 @@
 //   personas P BATCH KEYS OWN N
 //                           the same, of requests that share their first KEYS tokens with those of their
 //                           persona, one of P, and have OWN tokens behind them
+//   drawn BATCH KEYS N      the steps of decode, too, but a number made of all tokens that they draw (at most
+//                           nine digits): the same wherever the same was asked before
 //   gaps BATCH KEYS N       the same as decode, but seconds that the device stood still between two of these
 //                           steps, the median; `worst gap` after it, the longest; cuda, with the word gaps
-//   graphs                  steps so far that were made executable graphs, as no kept one could take them
-//   over read BYTES              seconds of reading as many bytes with all threads product FLOP/s of oneDNN's
-//   own 2048 × 2048 × 2048 bfloat16 product with as many threads
+//   graphs                  steps so far that were made executable graphs, as no kept one could take them over
+//   read BYTES              seconds of reading as many bytes with all threads
+//   product                 FLOP/s of oneDNN's own 2048 × 2048 × 2048 bfloat16 product with as many threads
 // and of a device, by its own ops:
 //   copy MIB                bytes read and written a second by a copy of so many MiB
 //   product N               FLOP/s of an N × N × N bfloat16 product
@@ -115,11 +118,19 @@ class Bench {
     if (what == "prefill") return steps({.batch = 1, .fresh = a});
     if (what == "hit") return steps({.batch = 1, .cached = a, .fresh = b});
     if (what == "decode") return steps({.batch = a, .cached = b, .fresh = 1, .count = c});
+    if (what == "drawn") return drawn({.batch = a, .cached = b, .fresh = 1, .count = c});
     if (what == "gaps") return median_gap({.batch = a, .cached = b, .fresh = 1, .count = c});
     if (what == "copy") return device_copy(int64_t{a} << 20);
     if (what == "bytes") return static_cast<double>(step_weight_bytes());
     if (what == "product") return a > 0 ? device_product(a) : product();
     fail("unknown question '" + line + "'");
+  }
+
+  // False, and said, where the measurements could not be kept.
+  bool save_tuning() {
+    const Status saved = runner_->save_tuning();
+    if (!saved.ok()) std::fprintf(stderr, "model_bench: %s\n", std::string(saved.message()).c_str());
+    return saved.ok();
   }
 
  private:
@@ -144,7 +155,9 @@ class Bench {
     for (size_t r = 0; r < names.size(); ++r) names[r] = -1 - static_cast<TokenId>(r);
     const std::vector<SampleRow> draws(static_cast<size_t>(work.batch), {.draw = {.temperature = 0}});
     const auto collect = [&] {
-      for (const TokenId token : runner_->collect().tokens) sampled_ += token;
+      for (const TokenId token : runner_->collect().tokens) {
+        drawn_ = (drawn_ * 31 + static_cast<uint64_t>(token)) % 999'999'937;  // a prime of nine digits
+      }
     };
     const double start = now();
     for (int32_t step = 0; step < work.count; ++step) {
@@ -166,6 +179,11 @@ class Bench {
     }
     if (runner_->runs_ahead()) collect();
     return (now() - start) / work.count;
+  }
+
+  double drawn(const Work& work) {
+    drawn_ = 0;
+    return std::isnan(steps(work)) ? std::nan("") : static_cast<double>(drawn_);
   }
 
   // The first few steps do not count: they may be made for the first time.
@@ -304,7 +322,7 @@ class Bench {
   ThreadPool pool_;
   std::unique_ptr<HostBuffer> read_memory_;
   std::array<std::unique_ptr<HostBuffer>, 3> product_memory_;
-  int64_t sampled_ = 0;
+  uint64_t drawn_ = 0;        // by the steps so far
   std::vector<double> gaps_;  // sorted
 };
 
@@ -316,19 +334,25 @@ int main_of(int argc, char** argv) {
     return 0;
   }
   const int threads = argc > 2 ? std::atoi(argv[2]) : 0;
-  bool plain = false, apart = false, gaps = false, measured = false, known = true;
+  bool plain = false, apart = false, eager = false, gaps = false, measured = false, known = true;
+  std::string tune_file;
   for (int i = 4; i < argc; ++i) {
-    const std::string_view word = argv[i];
+    std::string_view word = argv[i];
+    if (word.starts_with("measured=")) {
+      tune_file = word.substr(word.find('=') + 1);
+      word = "measured";
+    }
     plain |= word == "plain";
     apart |= word == "apart";
+    eager |= word == "eager";
     gaps |= word == "gaps";
     measured |= word == "measured";
-    known &= word == "plain" || word == "apart" || word == "gaps" || word == "measured";
+    known &= word == "plain" || word == "apart" || word == "eager" || word == "gaps" || word == "measured";
   }
   if (threads < 1 || !known) {
     std::fprintf(stderr,
-                 "usage: model_bench MODEL_DIR THREADS [int8|DEVICE [plain] [apart] [gaps] [measured]] | "
-                 "model_bench MODEL_DIR write\n");
+                 "usage: model_bench MODEL_DIR THREADS [int8|DEVICE [plain] [apart] [eager] [gaps] "
+                 "[measured[=FILE]]] | model_bench MODEL_DIR write\n");
     return 2;
   }
   const std::string_view how = argc > 3 ? argv[3] : "cpu";
@@ -345,8 +369,10 @@ int main_of(int argc, char** argv) {
     options.backend = how;
     options.cuda.cascade = !plain;
     options.cuda.overlaps = !apart;
+    options.cuda.graphs = !eager;
     options.cuda.times_gaps = gaps;
     options.cuda.measures = measured;
+    options.cuda.tune_file = tune_file;
     options.kv_cache_tokens = 0;       // what fits
     options.memory_utilization = 0.8;  // beside it: the copy and the product
     options.max_batched_tokens = 2048;
@@ -357,7 +383,7 @@ int main_of(int argc, char** argv) {
     std::printf("%.9g\n", bench.answer(line));
     std::fflush(stdout);
   }
-  return 0;
+  return bench.save_tuning() ? 0 : 1;
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ SCRIPT, BENCH = ROOT / "tests/gpu/run.sh", ROOT / "tests/gpu/bench.sh"
 # emulator in unit.cuda_test, the longest of them there alone.
 EMULATION = {"TROUPE_GPU_KERNELS_S": "1800", "TROUPE_GPU_SUITE_S": "900", "TROUPE_GPU_SERVED_S": "1800", "TROUPE_GPU_PROMPTS": "3",
              "TROUPE_GPU_WITHOUT": "CudaSample.DrawsWhatAFullSortDraws:*.IsItsFormulaInEveryShapeOfStep/bfloat16*:CudaCascade.GroupsOfMany*:CudaPrefill.Tiles*",
+             "TROUPE_GPU_GRAPHS_S": "1800", "TROUPE_GPU_GRAPHS": "--model tiny --layers 1 --vocabulary 512 --sizes 1,34,3 --keys 17 --steps 2 --threads 1",
              "TROUPE_GPU_SERVED": "--personas 2 --users 2 --sentences 3 --tokens 6 --max-num-seqs 4 --max-num-batched-tokens 32 --gpu-memory-utilization 0.2"}
 EMULATED = BIN.parent / "lib/libtroupe-cuda-emulated.so"
 
@@ -61,9 +62,10 @@ def test_with_the_emulated_module_every_part_passes(tmp_path):
     ended = run(tmp_path, SCRIPT, packed(tmp_path, EMULATED))
     print(ended.stdout)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    for part in ("kernels: passed", "model: passed", "served: passed", "memcheck: SKIPPED"):
+    for part in ("kernels: passed", "model: passed", "graphs: passed", "served: passed", "memcheck: SKIPPED", "racecheck: SKIPPED", "synccheck: SKIPPED"):
         assert part in ended.stdout, ended.stdout + ended.stderr
     assert ended.stdout.count("log-probabilities, worst difference") == 4, ended.stdout
+    assert ended.stdout.count("6 of 6 as kernel by kernel") == 6, ended.stdout
     assert ended.stdout.count("device memory in use") == 2 and "4 of 4 answers as of the CPU" in ended.stdout, ended.stdout
     assert ended.stdout.count("answers begin as of the CPU") == 3, ended.stdout
 
@@ -71,7 +73,7 @@ def test_with_the_emulated_module_every_part_passes(tmp_path):
 def test_without_a_module_that_opens_it_fails(tmp_path):
     ended = run(tmp_path, SCRIPT, packed(tmp_path, BIN / "troupe-sim"))
     assert ended.returncode == 1, ended.stdout + ended.stderr
-    for part in ("kernels", "model", "served"):
+    for part in ("kernels", "model", "graphs", "served"):
         assert f"{part}: FAILED" in ended.stdout, ended.stdout + ended.stderr
 
 

@@ -14,15 +14,19 @@ driver, and CUDA 13's cuBLASLt; builds and installs nothing. Runs
   kernels   every kernel against ref on fresh random input, and broken input that must be noticed; steps launched behind one
             another, as graphs and kernel by kernel, draw the same tokens as steps that are waited for (bin/cuda_gpu_test)
   model     the demo model's log-probabilities, cuda against cpu in float32: float32, bfloat16, and both with --reference-ops
+  graphs    steps of decodes of many sizes behind one another draw the same tokens as graphs and kernel by kernel, on weights of real
+            shapes (graphs.py; needs python3)
   served    troupe-worker as it is started for users (implementations measured, graphs, running ahead, memory by its share of the
             device's), in float32 and in bfloat16: asked by many at once it answers as on the CPU, and so it does with what was
             measured kept, and with every step launched kernel by kernel and waited for (served.py; needs python3)
-  memcheck  the kernels again, the smallest sizes, under compute-sanitizer, where that is installed
+  memcheck, racecheck, synccheck
+            the kernels again, the smallest sizes, under compute-sanitizer, where that is installed
 
 A line a part as it ends, and all of them at the end; non-zero where one failed. Without a GPU: SKIPPED, and zero. An emulated device needs
-more time: TROUPE_GPU_KERNELS_S and TROUPE_GPU_SERVED_S, longest that these parts may take (120 and 180 s if unset), TROUPE_GPU_SUITE_S, longest
-that one suite of kernels may (30 s), or less work: TROUPE_GPU_WITHOUT, a filter of tests of kernels to leave out, TROUPE_GPU_PROMPTS, how many
-lines of prompts.txt the model scores (all), and TROUPE_GPU_SERVED, options for served.py.
+more time: TROUPE_GPU_KERNELS_S, TROUPE_GPU_GRAPHS_S, TROUPE_GPU_SERVED_S and, each, TROUPE_GPU_SANITIZER_S, longest that these parts may take
+(120, 120, 180 and 150 s if unset), TROUPE_GPU_SUITE_S, longest that one suite of kernels may (30 s), or less work: TROUPE_GPU_WITHOUT, a filter of tests of kernels to leave
+out, TROUPE_GPU_PROMPTS, how many lines of prompts.txt the model scores (all), and TROUPE_GPU_GRAPHS and TROUPE_GPU_SERVED, options for
+graphs.py and served.py.
 H
 }
 case "${1:-}" in -h|--help) usage; exit 0 ;; esac
@@ -98,17 +102,16 @@ model_part() {
 part kernels kernels_part
 part model model_part
 if command -v python3 > /dev/null; then
+  part graphs timeout "${TROUPE_GPU_GRAPHS_S:-120}" python3 "$here/graphs.py" --program "$bin/model_bench" ${TROUPE_GPU_GRAPHS:-}
   part served timeout "${TROUPE_GPU_SERVED_S:-180}" python3 "$here/served.py" --program "$bin/troupe-worker" --model "$model" ${TROUPE_GPU_SERVED:-}
 else
-  said+=("served: SKIPPED, no python3 here")
+  said+=("graphs: SKIPPED, no python3 here" "served: SKIPPED, no python3 here")
 fi
 sanitizer=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer || true)
-if [ -n "$sanitizer" ]; then
-  # (Libraries of CUDA's own may ask for what they can do without.)
-  part memcheck timeout 150 "$sanitizer" --tool memcheck --report-api-errors no --error-exitcode 1 "$bin/cuda_gpu_test" --gtest_brief=1 \
-    --gtest_filter='*Rows.*:*ABroken*:*WarpsWithoutKeys*'
-else
-  said+=("memcheck: SKIPPED, no compute-sanitizer here")
-fi
+# (Libraries of CUDA's own may ask for what they can do without.)
+sanitized() { timeout "${TROUPE_GPU_SANITIZER_S:-150}" "$sanitizer" --tool "$1" --report-api-errors no --error-exitcode 1 "$bin/cuda_gpu_test" --gtest_brief=1 --gtest_filter="$2"; }
+for tool in memcheck racecheck synccheck; do
+  if [ -n "$sanitizer" ]; then part $tool sanitized $tool '*Rows.*:*ABroken*:*WarpsWithoutKeys*'; else said+=("$tool: SKIPPED, no compute-sanitizer here"); fi
+done
 printf '%s\n' "${said[@]}"
 [ ${#failed[@]} -eq 0 ]
