@@ -56,7 +56,7 @@ struct LaunchRecord {
   uint64_t switches = 0;  // between fibers
   bool dependent = false;
 };
-// The launch, of any thread, that ended last.
+// The launch, of any thread, that ended last. Of a kernel of cuBLASLt's (cublasLt.h) the number alone.
 LaunchRecord last_launch();
 
 // Reported by cudaGetDeviceProperties and cudaMemGetInfo; cudaMalloc refuses to go over the memory.

@@ -75,6 +75,12 @@ LaunchRecord last_launch() {
   return launches().last;
 }
 
+void note_launch(LaunchRecord launch) {
+  const std::lock_guard lock(launches().mutex);
+  launch.number = launches().last.number + 1;
+  launches().last = launch;
+}
+
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Entry entry,
                    std::shared_ptr<const void> call) {
   Grid grid{config.gridDim, config.blockDim, config.dynamicSmemBytes, entry, call.get(), Order::kForward, 0};
@@ -97,9 +103,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Entry e
   work.run = [grid, call = std::move(call), begun_on] {
     Engine* const begun = std::exchange(*begun_on, nullptr);
     const uint64_t switches = (begun != nullptr ? *begun : Engine::idle_of_this_thread()).run(grid);
-    const std::lock_guard lock(launches().mutex);
-    launches().last = {grid.blocks, grid.threads,  grid.dynamic_shared_bytes, launches().last.number + 1,
-                       switches,    grid.dependent};
+    note_launch({grid.blocks, grid.threads, grid.dynamic_shared_bytes, 0, switches, grid.dependent});
   };
   enqueue(config.stream, std::move(work));
   return cudaSuccess;
