@@ -216,7 +216,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind)
 }
 
 static void enqueue_copy(cudaStream_t stream, std::function<void()> run) {
-  enqueue(stream, {nullptr, std::move(run), nullptr});
+  enqueue(stream, {nullptr, std::move(run), nullptr, {0, 0, 0}});
 }
 
 // Pageable memory is read when the copy is called; a copy to pageable memory is complete when it returns.

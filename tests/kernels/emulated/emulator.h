@@ -16,7 +16,7 @@
 //   - when cp.async lands: not before the thread's own cp_async_wait; until then the place is full of 0xFF.
 //   - a shuffle from a lane that is not in the mask: all bits set.
 //   - when a stream's work is done, and pinned memory is read or written: at once, or when a
-//     thread waits for it: set_late().
+//     thread waits for it: set_late(). A thread that only asks has one launch or copy more done.
 //   - when a dependent launch begins (programmatic stream serialization): its first block goes as far as it
 //     gets before the launch before it runs at all, where both are known together (in a graph, or late).
 //     Before it awaits that, it may use no barrier of hopper.h's.
