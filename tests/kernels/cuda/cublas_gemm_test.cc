@@ -5,6 +5,7 @@
 #include <set>
 
 #include "kernels/cuda/gemm/gemm.h"
+#include "kernels/cuda/step/step_graphs.h"
 #include "tests/common/temp_dir.h"
 #include "tests/kernels/cuda/cuda_testing.h"
 
@@ -282,6 +283,34 @@ TEST(CublasGemm, KeepsItsPlaceInAStreamAndInAGraph) {
   }
   EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
   emulated::set_late(false);
+}
+
+// Steps of many sizes take over one another's graphs: where kernels are launched in other clusters, none may.
+TEST(CublasGemm, AStepsGraphIsItsLaunchesInEveryNumberOfRows) {
+  const auto library = make_library();
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+  {
+    const Product up(DType::kBFloat16, DType::kBFloat16, 200, 512, 64);
+    const Product down(DType::kBFloat16, DType::kFloat32, 200, 64, 512);
+    cuda::StepGraphs graphs(stream);
+    for (int64_t rows = 33; rows <= 200; rows += 7) {
+      up.clear();
+      down.clear();
+      const cudaStream_t captured = graphs.begin();
+      for (const Product* product : {&up, &down}) {
+        ASSERT_TRUE(library->launch(captured, product->first(rows), -1));
+      }
+      graphs.end();
+      graphs.launch();
+      ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+      ASSERT_EQ(up.difference(rows), std::nullopt) << rows;
+      ASSERT_EQ(down.difference(rows), std::nullopt) << rows;
+    }
+    EXPECT_GT(graphs.instantiated_count(), 1);
+    EXPECT_LT(graphs.instantiated_count(), graphs.launched_count());
+  }
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
 }
 
 }  // namespace troupe::cublas_gemm_test

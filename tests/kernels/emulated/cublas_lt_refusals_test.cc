@@ -166,9 +166,9 @@ TEST_F(CublasLtRefusals, AreOfMatricesThatLieWhereTheAlgorithmCannotReadThem) {
     needs.insert(alignment);
     const float one = 1, zero = 0;
     for (const uint32_t moved : {2u, 4u, 8u, 16u}) {
-      // A is moved by so many bytes; its last columns are left out, for it to end where it ended.
-      LtTestProduct other({CUDA_R_16BF, CUDA_R_16BF, 48, 40, 128});
-      const auto* const a = static_cast<const char*>(other.a.memory.get()) + moved;
+      LtTestProduct other(kShape);
+      const DeviceMatrix room(CUDA_R_16BF, 128, 65, 128);
+      const auto* const a = static_cast<const char*>(room.memory.get()) + moved;
       EXPECT_EQ(other.check(result.algo), CUBLAS_STATUS_SUCCESS);
       const cublasStatus_t status = cublasLtMatmul(
           other.handle, other.desc, &one, a, other.a_layout, other.b.memory.get(), other.b_layout, &zero,

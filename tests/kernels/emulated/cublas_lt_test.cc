@@ -1,7 +1,10 @@
 // The stand-in for cuBLASLt: what it computes, and in which order of a stream.
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
+#include <vector>
 
 #include "tests/kernels/emulated/cublas_lt_testing.h"
 
@@ -71,33 +74,47 @@ TEST_F(CublasLt, AddsABiasToEachRow) {
   }
 }
 
+// D (n, m) of sums that are split: each part by itself, rounded to bfloat16 or not, then all of them.
+std::vector<float> split_sums(const LtTestProduct& product, const ProductShape& shape, int32_t splits,
+                              bool rounds) {
+  std::vector<float> sums;
+  for (int64_t j = 0; j < shape.n; ++j) {
+    for (int64_t i = 0; i < shape.m; ++i) {
+      float sum = 0;
+      for (int32_t split = 0; split < splits; ++split) {
+        const float part =
+            product.sum(i, j, shape.depth * split / splits, shape.depth * (split + 1) / splits);
+        sum += rounds ? float{__nv_bfloat16(part)} : part;
+      }
+      sums.push_back(sum);
+    }
+  }
+  return sums;
+}
+
 // Every algorithm that is offered, in the order of its own additions.
 TEST_F(CublasLt, AddsUpEachSplitByItselfAndThenAllOfThem) {
-  constexpr int64_t kDepth = 500;
   for (const auto& [type, out_type] : kTypes) {
-    LtTestProduct product({type, out_type, 72, 40, kDepth, true, false, /*padding=*/8});
+    const ProductShape shape{type, out_type, 72, 40, 500, true, false, /*padding=*/8};
+    LtTestProduct product(shape);
     product.give_workspace(size_t{1} << 20);
     product.add_bias();
-    std::set<std::pair<int32_t, uint32_t>> seen;
+    std::map<std::pair<int32_t, uint32_t>, std::vector<float>> expected;
     for (const auto& result : product.results()) {
       const int32_t splits = splits_of(result.algo);
       const uint32_t scheme = scheme_of(result.algo);
-      seen.emplace(splits, scheme);
       const bool rounds = scheme == CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE && out_type == CUDA_R_16BF;
+      std::vector<float>& sums = expected[{splits, scheme}];
+      if (sums.empty()) sums = split_sums(product, shape, splits, rounds);
       product.d.fill(std::nanf(""));
       product.workspace.back().fill(std::nanf(""));
       ASSERT_EQ(product.multiply(&result.algo), CUBLAS_STATUS_SUCCESS);
       EXPECT_TRUE(product.is([&](int64_t i, int64_t j) {
-        float sum = 0;
-        for (int32_t split = 0; split < splits; ++split) {
-          const float part = product.sum(i, j, kDepth * split / splits, kDepth * (split + 1) / splits);
-          sum += rounds ? float{__nv_bfloat16(part)} : part;
-        }
-        return sum + product.bias.at(i, 0);
+        return sums[static_cast<size_t>(j * shape.m + i)] + product.bias.at(i, 0);
       })) << splits
           << " splits, scheme " << scheme;
     }
-    EXPECT_EQ(seen.size(), 7u) << "none, and three numbers of splits in two schemes";
+    EXPECT_EQ(expected.size(), 7u) << "none, and three numbers of splits in two schemes";
   }
 }
 
@@ -138,12 +155,56 @@ TEST_F(CublasLt, MultipliesInTheStreamsOrderWithTheScalarsOfTheCall) {
   EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
 }
 
+struct Nodes {
+  size_t kernels = 0, others = 0;
+  unsigned cluster = 0;  // blocks of the largest
+};
+
+Nodes nodes_of(cudaGraph_t graph) {
+  size_t count = 0;
+  EXPECT_EQ(cudaGraphGetNodes(graph, nullptr, &count), cudaSuccess);
+  std::vector<cudaGraphNode_t> nodes(count);
+  EXPECT_EQ(cudaGraphGetNodes(graph, nodes.data(), &count), cudaSuccess);
+  Nodes found;
+  for (const cudaGraphNode_t node : nodes) {
+    cudaGraphNodeType type{};
+    EXPECT_EQ(cudaGraphNodeGetType(node, &type), cudaSuccess);
+    if (type != cudaGraphNodeTypeKernel) {
+      ++found.others;
+      continue;
+    }
+    ++found.kernels;
+    cudaLaunchAttributeValue value = {};
+    EXPECT_EQ(cudaGraphKernelNodeGetAttribute(node, cudaLaunchAttributeClusterDimension, &value),
+              cudaSuccess);
+    const auto& cluster = value.clusterDim;
+    found.cluster = std::max(found.cluster, cluster.x * cluster.y * cluster.z);
+  }
+  return found;
+}
+
+unsigned cluster_blocks(const cublasLtMatmulAlgo_t& algorithm) {
+  switch (config_of<uint16_t>(algorithm, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID)) {
+    case CUBLASLT_CLUSTER_SHAPE_1x1x1:
+      return 0;  // launched without the attribute
+    case CUBLASLT_CLUSTER_SHAPE_2x1x1:
+    case CUBLASLT_CLUSTER_SHAPE_1x2x1:
+      return 2;
+    case CUBLASLT_CLUSTER_SHAPE_4x1x1:
+      return 4;
+    case CUBLASLT_CLUSTER_SHAPE_8x1x1:
+      return 8;
+  }
+  return 99;
+}
+
 // One kernel; with splits a second one, or a memset before the one.
 TEST_F(CublasLt, IsCapturedInNodesThatARunOfTheGraphComputes) {
   LtTestProduct product({CUDA_R_16BF, CUDA_R_32F, 72, 40, 512});
   product.give_workspace(size_t{1} << 20);
   cudaStream_t stream = nullptr;
   ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+  std::set<unsigned> clusters;
   for (const auto& result : product.results()) {
     product.d.fill(std::nanf(""));
     ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
@@ -151,9 +212,13 @@ TEST_F(CublasLt, IsCapturedInNodesThatARunOfTheGraphComputes) {
     cudaGraph_t graph = nullptr;
     ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
     EXPECT_TRUE(std::isnan(product.d.at(0, 0)));
-    size_t nodes = 0;
-    EXPECT_EQ(cudaGraphGetNodes(graph, nullptr, &nodes), cudaSuccess);
-    EXPECT_EQ(nodes, splits_of(result.algo) == 1 ? 1u : 2u);
+    const Nodes nodes = nodes_of(graph);
+    const bool splits = splits_of(result.algo) > 1;
+    const bool counts = config_of<uint32_t>(result.algo, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION) == 1;
+    EXPECT_EQ(nodes.kernels, splits && !counts ? 2u : 1u);
+    EXPECT_EQ(nodes.others, counts ? 1u : 0u);
+    EXPECT_EQ(nodes.cluster, cluster_blocks(result.algo));
+    clusters.insert(nodes.cluster);
     cudaGraphExec_t executable = nullptr;
     ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
     for (int run = 0; run < 2; ++run) {
@@ -164,6 +229,7 @@ TEST_F(CublasLt, IsCapturedInNodesThatARunOfTheGraphComputes) {
     EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
     EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
   }
+  EXPECT_EQ(clusters, (std::set<unsigned>{0, 2, 4, 8}));
   EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
 }
 
