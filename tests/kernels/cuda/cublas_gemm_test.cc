@@ -14,6 +14,10 @@ namespace troupe::cublas_gemm_test {
 using namespace cuda_testing;
 
 constexpr int kCount = 6;  // as many as are measured
+// A weight's type and out's.
+constexpr std::pair<DType, DType> kTypes[] = {{DType::kFloat32, DType::kFloat32},
+                                              {DType::kBFloat16, DType::kFloat32},
+                                              {DType::kBFloat16, DType::kBFloat16}};
 
 // A product of the library's, and the truth of it.
 struct Product {
@@ -76,27 +80,25 @@ TEST(CublasGemm, AnAlgorithmKeepsItsNumberWhileOthersCome) {
   std::vector<std::string> texts;
   for (const auto& [rows, features, depth] :
        {std::tuple<int64_t, int64_t, int64_t>{33, 128, 128}, {64, 128, 256}, {100, 256, 64}, {40, 37, 259}}) {
-    for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
-      for (const DType out : {dtype, DType::kFloat32}) {
-        const Product product(dtype, out, rows, features, depth);
-        const std::vector<int> numbers = library->algorithms(product.operands(), kCount);
-        ASSERT_FALSE(numbers.empty());
-        ASSERT_LE(numbers.size(), static_cast<size_t>(kCount));
-        EXPECT_EQ(std::set<int>(numbers.begin(), numbers.end()).size(), numbers.size());
-        for (const int number : numbers) {
-          ASSERT_GE(number, 0);
-          ASSERT_LE(number, static_cast<int>(texts.size())) << "behind the last of those that are known";
-          if (number == static_cast<int>(texts.size())) texts.push_back(library->text_of(number));
-        }
-        for (const int number : numbers) {
-          product.clear();
-          ASSERT_TRUE(library->launch(nullptr, product.operands(), number)) << number;
-          EXPECT_EQ(product.difference(rows), std::nullopt) << number;
-        }
-        for (size_t i = 0; i < texts.size(); ++i) {
-          EXPECT_EQ(library->text_of(static_cast<int>(i)), texts[i]);
-          EXPECT_EQ(library->algorithm_of(texts[i]), static_cast<int>(i));
-        }
+    for (const auto& [dtype, out] : kTypes) {
+      const Product product(dtype, out, rows, features, depth);
+      const std::vector<int> numbers = library->algorithms(product.operands(), kCount);
+      ASSERT_FALSE(numbers.empty());
+      ASSERT_LE(numbers.size(), static_cast<size_t>(kCount));
+      EXPECT_EQ(std::set<int>(numbers.begin(), numbers.end()).size(), numbers.size());
+      for (const int number : numbers) {
+        ASSERT_GE(number, 0);
+        ASSERT_LE(number, static_cast<int>(texts.size())) << "behind the last of those that are known";
+        if (number == static_cast<int>(texts.size())) texts.push_back(library->text_of(number));
+      }
+      for (const int number : numbers) {
+        product.clear();
+        ASSERT_TRUE(library->launch(nullptr, product.operands(), number)) << number;
+        EXPECT_EQ(product.difference(rows), std::nullopt) << number;
+      }
+      for (size_t i = 0; i < texts.size(); ++i) {
+        EXPECT_EQ(library->text_of(static_cast<int>(i)), texts[i]);
+        EXPECT_EQ(library->algorithm_of(texts[i]), static_cast<int>(i));
       }
     }
   }
@@ -160,15 +162,13 @@ TEST(CublasGemm, MultipliesEveryNumberOfRows) {
   const auto library = make_library();
   for (const auto& [features, depth] :
        {std::pair<int64_t, int64_t>{128, 64}, {64, 128}, {176, 64}, {64, 176}, {37, 100}, {20, 259}}) {
-    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
-      for (const DType out : {dtype, DType::kFloat32}) {
-        const Product product(dtype, out, kRowsMax, features, depth);
-        for (int64_t rows = 33; rows <= kRowsMax; ++rows) {
-          product.clear();
-          ASSERT_TRUE(library->launch(nullptr, product.first(rows), -1));
-          ASSERT_EQ(product.difference(rows), std::nullopt) << rows << " × " << features << " × " << depth;
-          ASSERT_TRUE(rows == kRowsMax || std::isnan(product.out.at(rows * features))) << "behind the rows";
-        }
+    for (const auto& [dtype, out] : kTypes) {
+      const Product product(dtype, out, kRowsMax, features, depth);
+      for (int64_t rows = 33; rows <= kRowsMax; ++rows) {
+        product.clear();
+        ASSERT_TRUE(library->launch(nullptr, product.first(rows), -1));
+        ASSERT_EQ(product.difference(rows), std::nullopt) << rows << " × " << features << " × " << depth;
+        ASSERT_TRUE(rows == kRowsMax || std::isnan(product.out.at(rows * features))) << "behind the rows";
       }
     }
   }
@@ -192,9 +192,7 @@ TEST(CublasGemm, AddsToWhatIsThere) {
 // The library adds a bias of out's type alone: one of float32 is rounded once, and again when it changes.
 TEST(CublasGemm, RoundsABiasWhereOutIsRounded) {
   const auto library = make_library();
-  for (const auto& [dtype, out] : {std::pair(DType::kFloat32, DType::kFloat32),
-                                   {DType::kBFloat16, DType::kFloat32},
-                                   {DType::kBFloat16, DType::kBFloat16}}) {
+  for (const auto& [dtype, out] : kTypes) {
     Product product(dtype, out, 40, 64, 128);
     cuda::ProductOperands operands = product.operands();
     operands.bias = product.bias.view();
@@ -275,7 +273,7 @@ TEST(CublasGemm, KeepsItsPlaceInAStreamAndInAGraph) {
     cudaGraphExec_t executable = nullptr;
     ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
     ASSERT_EQ(cudaGraphLaunch(executable, stream), cudaSuccess);
-    EXPECT_TRUE(std::isnan(product.out.at(0))) << "nobody waited for it yet";
+    EXPECT_TRUE(std::isnan(product.out.at(0))) << "it was not waited for";
     ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
     EXPECT_EQ(product.difference(40, added), std::nullopt) << number;
     EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);

@@ -2,8 +2,9 @@
 
 // Runs our CUDA kernels on the CPU: tests of them need no GPU, and AddressSanitizer becomes their memory
 // checker. A kernel's source is compiled by g++ as C++ with this folder first in the include path, so that
-// <cuda_runtime.h>, <cuda_bf16.h>, <cuda_fp16.h> and "kernels/cuda/device/ptx.cuh" are the ones here; link
-// cuda_emulator, which also brings the compiler's options (kernels look at one memory as several types).
+// <cuda_runtime.h>, <cuda_bf16.h>, <cuda_fp16.h>, <cublasLt.h> and "kernels/cuda/device/ptx.cuh" are the ones
+// here; link cuda_emulator, which also brings the compiler's options (kernels look at one memory as several
+// types).
 //
 // A launch runs the whole grid on the calling thread, before it returns as a rule: block after block, each
 // CUDA thread a fiber that runs until it comes to a barrier or a warp collective, waits there for the others,
