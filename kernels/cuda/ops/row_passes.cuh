@@ -1,6 +1,6 @@
 #pragma once
 
-// What a draw looks for in a row of logits (sample.cu): its tokens one after another, the worst that stays,
+// Passes of a draw over a row of logits (sample.cu): its tokens one after another, the worst that stays,
 // the one at which a sum passes a number. By one block of kThreads, all of it together.
 
 #include "kernels/cuda/device/device.cuh"
