@@ -102,10 +102,12 @@ TEST_F(ProductsChoice, WithoutMeasuringTheLibraryGuessesForEachNumberOfRows) {
   EXPECT_EQ(products.measured_count(), 0);
 }
 
-TEST(RowsBucket, IsTheNextPowerOfTwo) {
-  for (const auto& [rows, bucket] :
-       {std::pair(1, 1), std::pair(2, 2), std::pair(3, 4), std::pair(64, 64), std::pair(65, 128)}) {
-    EXPECT_EQ(cuda::rows_bucket(rows), bucket) << rows;
+TEST(RowsBucket, IsTheNextPowerOfTwoOrAQuarterOfTheWayThere) {
+  for (const auto& [rows, bucket] : {std::pair(1, 1), std::pair(2, 2), std::pair(3, 4), std::pair(64, 64),
+                                     std::pair(65, 80), std::pair(80, 80), std::pair(128, 128),
+                                     std::pair(129, 160), std::pair(368, 384), std::pair(2048, 2048)}) {
+    EXPECT_EQ(rows_bucket(rows), bucket) << rows;
+    EXPECT_EQ(rows_bucket(bucket), bucket);
   }
 }
 
