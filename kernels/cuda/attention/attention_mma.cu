@@ -189,21 +189,18 @@ __device__ __forceinline__ void merge_warps(const MmaAttention& p, const Work& w
   }
 }
 
+// One item's work, by a block. `shared`: Shape's bytes.
 template <int kHeadDim, int kKeyGroups, bool kCascade>
-__global__ void __launch_bounds__(kThreads, Shape<kHeadDim, kKeyGroups>::kBlocks)
-    attend_tiles(MmaAttention p) {
+__device__ __forceinline__ void attend_item(const MmaAttention& p, const Work& w, unsigned char* shared) {
   using S = Shape<kHeadDim, kKeyGroups>;
-  TROUPE_DYNAMIC_SHARED(shared);
   auto* const queries = reinterpret_cast<__nv_bfloat16*>(shared);
   __nv_bfloat16* const keys = queries + S::kRows * S::kStride;  // two turns
   __nv_bfloat16* const values = keys + 2 * S::kTileElements;    // two turns
-  const Work w = work_of(p);
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int first_row = kKeyGroups == 1 ? warp * 16 : 0;            // of the tile
   const int first_key = kKeyGroups == 1 ? 0 : warp * S::kWarpKeys;  // of a turn
 
-  await_launch_before();
   load_queries<kHeadDim, kKeyGroups, kCascade>(p, w, queries);
   load_keys<kHeadDim, kKeyGroups>(p, w, w.item.first_key, keys, values);
   cp_async_commit();
@@ -253,6 +250,45 @@ __global__ void __launch_bounds__(kThreads, Shape<kHeadDim, kKeyGroups>::kBlocks
 }
 
 template <int kHeadDim, int kKeyGroups, bool kCascade>
+__global__ void __launch_bounds__(kThreads, Shape<kHeadDim, kKeyGroups>::kBlocks)
+    attend_tiles(MmaAttention p) {
+  TROUPE_DYNAMIC_SHARED(shared);
+  const Work w = work_of(p);
+  await_launch_before();
+  attend_item<kHeadDim, kKeyGroups, kCascade>(p, w, shared);
+}
+
+// A cascade's shared items and all pieces: the tensor cores are busy with the former, memory with the latter.
+// So they take turns while there are both, and a multiprocessor has some of each.
+struct CascadeItems {
+  const AttentionItem *shared, *pieces;
+  int shared_count, piece_count;
+
+  // The number of the shared item that is the block's, or -1 - that of its piece.
+  __device__ __forceinline__ int item_of(int block) const {
+    const int both = 2 * min(shared_count, piece_count);
+    if (block < both) return block % 2 == 0 ? block / 2 : -1 - block / 2;
+    const int other = block - both / 2;  // of the kind that is left
+    return shared_count > piece_count ? other : -1 - other;
+  }
+};
+
+template <int kHeadDim>
+__global__ void __launch_bounds__(kThreads, Shape<kHeadDim, 1>::kBlocks)
+    attend_cascade(MmaAttention p, CascadeItems items) {
+  TROUPE_DYNAMIC_SHARED(shared);
+  const int number = items.item_of(static_cast<int>(blockIdx.x));
+  const AttentionItem& item = number >= 0 ? items.shared[number] : items.pieces[-1 - number];
+  const Work w = work_of(p, item, static_cast<int>(blockIdx.y));
+  await_launch_before();
+  if (number >= 0) {
+    attend_item<kHeadDim, 1, true>(p, w, shared);
+  } else {
+    attend_item<kHeadDim, kWarps, false>(p, w, shared);
+  }
+}
+
+template <int kHeadDim, int kKeyGroups, bool kCascade>
 void launch_items(const LaunchStream& stream, MmaAttention p, const AttentionItem* items, size_t count) {
   if (count == 0) return;
   using S = Shape<kHeadDim, kKeyGroups>;
@@ -265,17 +301,38 @@ void launch_items(const LaunchStream& stream, MmaAttention p, const AttentionIte
 }
 
 template <int kHeadDim>
+void launch_cascade(const LaunchStream& stream, const MmaAttention& p, const CascadeItems& items) {
+  using S = Shape<kHeadDim, 1>;  // the larger one
+  static_assert(S::kSharedBytes >= Shape<kHeadDim, kWarps>::kSharedBytes);
+  const auto kernel = attend_cascade<kHeadDim>;
+  check_cuda("attention", cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                               static_cast<int>(S::kSharedBytes)));
+  const dim3 blocks(static_cast<unsigned>(items.shared_count + items.piece_count),
+                    static_cast<unsigned>(p.places.kv_heads));
+  launch("attention", kernel, {blocks, kThreads, S::kSharedBytes}, stream, p, items);
+}
+
+template <int kHeadDim>
 void launch_plan(const LaunchStream& stream, const MmaAttention& p, const PlannedAttention& planned) {
-  launch_items<kHeadDim, 1, true>(stream, p, planned.shared, planned.plan.shared.size());
+  const size_t shared_count = planned.plan.shared.size(), piece_count = planned.plan.pieces.size();
+  const bool together = shared_count > 0 && piece_count > 0 && !planned.lanes;
+  if (together) {
+    launch_cascade<kHeadDim>(
+        stream, p,
+        {planned.shared, planned.pieces, static_cast<int>(shared_count), static_cast<int>(piece_count)});
+  } else {
+    launch_items<kHeadDim, 1, true>(stream, p, planned.shared, shared_count);
+  }
   if (planned.kv_map != nullptr) {
     attention_wgmma(stream, p, *planned.kv_map, planned.tiles, planned.plan.tiles.size());
   } else {
     launch_items<kHeadDim, 1, false>(stream, p, planned.tiles, planned.plan.tiles.size());
   }
+  if (together) return;
   if (planned.lanes) {
-    attention_simt(stream, p, planned.pieces, planned.plan.pieces.size());
+    attention_simt(stream, p, planned.pieces, piece_count);
   } else {
-    launch_items<kHeadDim, kWarps, false>(stream, p, planned.pieces, planned.plan.pieces.size());
+    launch_items<kHeadDim, kWarps, false>(stream, p, planned.pieces, piece_count);
   }
 }
 
