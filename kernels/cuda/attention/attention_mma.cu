@@ -15,10 +15,10 @@
 // pair, the left operand of the product with v (FlashAttention-2, Dao 2023, §3). The running maximum is kept
 // in powers of two: exp2 is one instruction.
 //
-// Pieces begin at multiples of kPieceKeys and are merged in order by merge_attention.cu; tiles begin at key
-// 0. So a decoding request of no more than kDecodeRows heads gets the same bits whatever else is in the
-// batch; a prompt gets them however it is cut, as long as its chunks are tiles and those are not cut in their
-// turn.
+// Pieces begin at multiples of kPieceKeys and are merged in order, by the block that writes the last of a
+// request's (merged_pieces.cuh); tiles begin at key 0. So a decoding request of no more than kDecodeRows
+// heads gets the same bits whatever else is in the batch; a prompt gets them however it is cut, as long as
+// its chunks are tiles and those are not cut in their turn.
 //
 // Bytes: 4 · keys · C a key/value head, once a tile of rows. Flops: 4 · rows · keys · C, half of it masked at
 // the diagonal; on Hopper attention_wgmma.cu may have the tiles. Decode wastes the rows of the 16 that a
@@ -28,6 +28,7 @@
 
 #include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/attention/attention_mma_rows.cuh"
+#include "kernels/cuda/attention/merged_pieces.cuh"
 #include "kernels/cuda/attention/warp_attention.cuh"
 #include "kernels/cuda/device/device.cuh"
 #include "kernels/cuda/device/find_device.h"
@@ -235,6 +236,7 @@ __device__ __forceinline__ void attend_item(const MmaAttention& p, const Work& w
 
   if constexpr (kKeyGroups > 1) {
     merge_warps<kHeadDim, kCascade>(p, w, running, reinterpret_cast<float*>(shared));
+    finish_piece<kHeadDim>(p, w);
   } else {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -246,6 +248,7 @@ __device__ __forceinline__ void attend_item(const MmaAttention& p, const Work& w
                                        {sums, running.largest[i], running.total[i]});
       }
     }
+    if constexpr (kCascade) finish_shared<kHeadDim>(p, w);
   }
 }
 
@@ -349,8 +352,11 @@ int32_t tiles_at_once(const KvLayout& layout, bool warpgroups) {
   return processor_count() * (warpgroups ? 1 : Shape<128, 1>::kBlocks) / layout.kv_heads;
 }
 
-int64_t partial_floats(const AttentionPlan& plan, const BoundKv& kv) {
-  return int64_t{plan.partial_count} * floats_of_partial(kv.layout);
+int64_t partial_floats(const AttentionPlan& plan, const KvLayout& layout) {
+  return int64_t{plan.partial_count} * floats_of_partial(layout);
+}
+int64_t counter_count(const AttentionPlan& plan, const KvLayout& layout) {
+  return static_cast<int64_t>(plan.request_merges.size()) * layout.kv_heads;
 }
 
 void attention_mma(const LaunchStream& stream, const AttentionParams& params, const BoundKv& kv,
@@ -363,7 +369,9 @@ void attention_mma(const LaunchStream& stream, const AttentionParams& params, co
   p.q = params.q.as<const __nv_bfloat16>();
   p.kv = static_cast<const __nv_bfloat16*>(kv.data);
   p.out = params.out.as<__nv_bfloat16>();
-  p.partials = planned.partials;
+  p.request_merges = planned.request_merges;
+  p.partials = planned.memory.partials;
+  p.counters = planned.memory.counters;
   p.shared_rows = planned.shared_rows;
   p.indices = indices;
   p.block_table_stride = params.block_table_stride;

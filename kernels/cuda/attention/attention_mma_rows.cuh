@@ -17,7 +17,9 @@ struct MmaAttention {
   __nv_bfloat16* out;
   const AttentionItem* items;
   const SharedRow* shared_rows;
+  const RequestMerge* request_merges;
   float* partials;  // (partials, G, C + 2): sums, largest, total
+  int* counters;    // (request_merges, G)
   AttentionIndices indices;
   int block_table_stride;
   int heads;
