@@ -9,7 +9,7 @@ namespace troupe::cuda {
 
 inline constexpr int kMergedPieces = 8;  // at a time, all of which are on their way together
 
-// Of two neighbouring dims.
+// Sums of two neighbouring dims.
 struct MergedPieces {
   float largest = -INFINITY;
   float2 sums = {0.0f, 0.0f};
