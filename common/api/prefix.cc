@@ -13,15 +13,6 @@ using Kind = GenerateRequest::Kind;
 
 constexpr std::string_view kIdBegin = "prefix-";
 
-bool is_shared_field(std::string_view name) {
-  for (const std::string_view shared :
-       {"model", "messages", "prompt", "tools", "documents", "chat_template_kwargs", "chat_template",
-        "continue_final_message", "cache_salt"}) {
-    if (name == shared) return true;
-  }
-  return false;
-}
-
 Fault read_prefix_field(const ApiLimits& limits, std::string_view name, dom::element value,
                         PrefixRequest& request) {
   if (name == "pin") return read_bool(name, value, request.pin);
@@ -31,7 +22,7 @@ Fault read_prefix_field(const ApiLimits& limits, std::string_view name, dom::ele
     request.ttl_s = ttl_s;
     return std::nullopt;
   }
-  if (!is_shared_field(name)) return std::nullopt;
+  if (!names_chat(name) && name != "prompt" && name != "cache_salt") return std::nullopt;
   return read_request_field(limits, name, value, request.source);
 }
 

@@ -1,7 +1,9 @@
 #include "common/api/read.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "common/json/wide_integers.h"
@@ -123,6 +125,17 @@ Fault check_objects(std::string_view param, std::string_view what, dom::element 
     ++index;
   }
   return std::nullopt;
+}
+
+bool names_chat(std::string_view field) {
+  constexpr std::string_view kFields[] = {"model",
+                                          "messages",
+                                          "tools",
+                                          "documents",
+                                          "chat_template_kwargs",
+                                          "chat_template",
+                                          "continue_final_message"};
+  return std::find(std::begin(kFields), std::end(kFields), field) != std::end(kFields);
 }
 
 Fault read_strings(std::string_view param, dom::element value, size_t bytes_max,

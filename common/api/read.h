@@ -81,6 +81,9 @@ Fault read_message(size_t index, dom::element value, bool for_others, ChatMessag
 
 // Parses the body's object strictly into `json`, where it lives until the next parse. Errors as ApiParser's.
 ApiResult<dom::object> parse_body(StrictJson& json, JsonText body, const ApiLimits& limits);
+// Whether a field says what chat a prompt is made of. Requests that only name a prompt (to be counted, or
+// computed ahead) have these read as generation requests do.
+bool names_chat(std::string_view field);
 // Reads one field of a body of `request.kind`; a name without meaning there is ignored.
 Fault read_request_field(const ApiLimits& limits, std::string_view name, dom::element value,
                          GenerateRequest& request);

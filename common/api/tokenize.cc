@@ -49,19 +49,11 @@ Fault read_own_field(TokenizeDraft& draft, std::string_view name, dom::element v
   return std::nullopt;
 }
 
-bool is_shared_field(std::string_view name) {
-  for (const std::string_view shared : {"model", "messages", "tools", "documents", "chat_template_kwargs",
-                                        "chat_template", "continue_final_message"}) {
-    if (name == shared) return true;
-  }
-  return false;
-}
-
 Fault read_tokenize_field(TokenizeDraft& draft, const ApiLimits& limits, std::string_view name,
                           dom::element value) {
   bool known = false;
   auto fault = read_own_field(draft, name, value, known);
-  if (known || !is_shared_field(name)) return fault;
+  if (known || !names_chat(name)) return fault;
   return read_request_field(limits, name, value, draft.request.source);
 }
 

@@ -160,6 +160,10 @@ StatusOr<SettingsSchema::Parsed> SettingsSchema::parse(int argc, const char* con
   if (line.parsed.help || line.parsed.version) return line.parsed;
   if (!line.parsed.config_path.empty()) TROUPE_RETURN_IF_ERROR(load_yaml_file(line.parsed.config_path));
   for (const CommandLine::Value& value : line.values) {
+    const bool is_empty = std::find(value.texts.begin(), value.texts.end(), "") != value.texts.end();
+    if (value.field->is_path && is_empty)
+      return absl::InvalidArgumentError(
+          absl::StrCat("flag '", value.flag, "' needs a file: its value is empty"));
     const Status status = value.field->is_list() ? value.field->set_list(split_lists(value.texts))
                                                  : value.field->set_scalar(value.texts.back());
     if (!status.ok()) {

@@ -50,6 +50,11 @@ SettingsSchema::Field& SettingsSchema::Field::positional() {
   return *this;
 }
 
+SettingsSchema::Field& SettingsSchema::Field::path() {
+  is_path = true;
+  return *this;
+}
+
 SettingsSchema::Field& SettingsSchema::Field::live() {
   is_live = true;
   return *this;

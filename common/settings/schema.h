@@ -52,7 +52,8 @@ class SettingsSchema {
     Field& choices(std::vector<std::string> choices);  // strings, and each item of a list
     Field& unit(std::string_view unit);                // shown by --help
     Field& positional();                               // not a flag of its own; YAML only
-    Field& live();                                     // may change while the program runs, see values()
+    Field& path();  // a file's: as a flag never empty, as an unset $FILE is
+    Field& live();  // may change while the program runs, see values()
 
    private:
     friend class SettingsSchema;
@@ -86,7 +87,7 @@ class SettingsSchema {
 
     std::string key, doc, unit_text;
     Target target;
-    bool yaml_only = false, is_live = false;
+    bool yaml_only = false, is_live = false, is_path = false;
     bool has_range = false;  // set by range(); --help shows it
     double min = 0, max = 0;
     // The values that an integer's target can hold, in the key's unit.

@@ -89,11 +89,15 @@ EventKind kind_of_typed(std::string_view type, const bj::object& event) {
   return says ? EventKind::kContent : EventKind::kFrame;
 }
 
+bool begins_object(std::string_view text) {
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  return begin != std::string_view::npos && text[begin] == '{';
+}
+
 // A JSON object without its end, as of a server that died while it wrote. (A failed parse would say less:
 // some servers write NaN for a log probability.)
 bool is_cut_object(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t\r\n"), last = text.find_last_not_of(" \t\r\n");
-  return begin != std::string_view::npos && text[begin] == '{' && text[last] != '}';
+  return begins_object(text) && text[text.find_last_not_of(" \t\r\n")] != '}';
 }
 
 // FastAPI's way of saying what failed, where it comes after a head of 200.
@@ -197,11 +201,6 @@ WholeKind kind_of_json(std::string_view body, AnswerForm form) {
 
 std::string_view without_spaces(std::string_view text) {
   return to_std(absl::StripAsciiWhitespace(to_absl(text)));
-}
-
-bool begins_object(std::string_view body) {
-  const size_t begin = body.find_first_not_of(" \t\r\n");
-  return begin != std::string_view::npos && body[begin] == '{';
 }
 
 bool begins_page(std::string_view body) {

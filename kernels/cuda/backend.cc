@@ -116,7 +116,7 @@ class CudaBackend final : public Backend {
                                  .kv = kv_,
                                  .limits = limits_,
                                  .piece_keys = piece_keys_,
-                                 .partials = [this](int64_t count) { return partials_for(count); }},
+                                 .memory = [this](const AttentionPlan& plan) { return memory_for(plan); }},
                                 options_, parts_.device, products_.tuning());
   }
 
@@ -220,9 +220,7 @@ class CudaBackend final : public Backend {
     graphs_.launch();
   }
 
-  // Room for the sums of pieces, of decodes and of tiles.
-  StatusOr<float*> partials(int64_t count);
-  float* partials_for(int64_t count);  // of a step within the limits
+  AttentionScratch::Memory memory_for(const AttentionPlan& plan);  // of a step within the limits
 
   BackendOptions options_;
   Parts parts_;
@@ -242,7 +240,7 @@ class CudaBackend final : public Backend {
   AttentionPlan plan_;                 // of the last attention
   std::optional<PlannedFor> planned_;  // within a step: what it is of
   std::vector<int32_t> token_requests_;
-  std::unique_ptr<CudaBuffer> partials_;
+  AttentionScratch scratch_{stream_, [this] { launch_captured(); }};
   std::unique_ptr<WeightUpload> upload_;  // while weights come
   std::vector<int32_t> copies_;
   std::vector<DeviceDraw> draws_;
@@ -313,7 +311,7 @@ void CudaBackend::attention(const AttentionParams& params) {
   AttentionIndices indices = indices_on_device(arrays_, params);
   if (!options_.cuda.reference_ops && tile_attention_takes(params, kv_)) {
     plan(params);
-    PlannedAttention planned = plan_on_device(arrays_, plan_, partials_for(partial_floats(plan_, kv_)));
+    PlannedAttention planned = plan_on_device(arrays_, plan_, memory_for(plan_));
     planned.lanes = kernels_.lanes && lane_attention_takes(params.q.shape[1], kv_.layout);
     planned.kv_map = kernels_.kv_map ? &*kernels_.kv_map : nullptr;
     return attention_mma(launch_stream_, params, kv_, indices, planned);
@@ -323,20 +321,10 @@ void CudaBackend::attention(const AttentionParams& params) {
   plain_attention(launch_stream_, params, kv_, indices);
 }
 
-float* CudaBackend::partials_for(int64_t count) {
-  const auto sums = partials(count);
-  if (!sums.ok()) check_failed("attention", std::string(sums.status().message()));
-  return *sums;
-}
-
-StatusOr<float*> CudaBackend::partials(int64_t count) {
-  const auto bytes = static_cast<size_t>(count) * sizeof(float);
-  if (partials_ == nullptr || bytes > partials_->bytes()) {
-    launch_captured();  // with the memory that is given back
-    check_cuda("attention", cudaStreamSynchronize(stream_));
-    TROUPE_ASSIGN_OR_RETURN(partials_, CudaBuffer::allocate(bytes));
-  }
-  return static_cast<float*>(partials_->data());
+AttentionScratch::Memory CudaBackend::memory_for(const AttentionPlan& plan) {
+  const auto memory = scratch_.of(partial_floats(plan, kv_.layout), counter_count(plan, kv_.layout));
+  if (!memory.ok()) check_failed("attention", std::string(memory.status().message()));
+  return *memory;
 }
 
 StatusOr<int64_t> CudaBackend::reserve(const KvLayout& layout, const StepLimits& limits) {
@@ -349,8 +337,9 @@ StatusOr<int64_t> CudaBackend::reserve(const KvLayout& layout, const StepLimits&
     const auto floats = floats_of_partial(layout);
     piece_keys_ =
         piece_keys_for(of_attention, kPartialBytesMax / static_cast<int64_t>(sizeof(float)) / floats);
-    TROUPE_RETURN_IF_ERROR(partials(most_partials(of_attention, piece_keys_) * floats).status());
-    bytes += static_cast<int64_t>(partials_->bytes());
+    const int64_t partial_count = most_partials(of_attention, piece_keys_);
+    TROUPE_RETURN_IF_ERROR(scratch_.of(partial_count * floats, limits.requests * layout.kv_heads).status());
+    bytes += scratch_.bytes();
   }
   const auto arrays = step_array_bytes(of_attention, piece_keys_, layout.block_size);
   for (const auto& [which, size] : arrays) bytes += arrays_.reserve(which, size);

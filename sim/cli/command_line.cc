@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <ctime>
 
@@ -14,29 +13,6 @@
 #include "sim/cli/help_page.h"
 
 namespace troupe::sim {
-namespace {
-
-// Where the default is another one than no file, an empty value would still be taken for it.
-constexpr std::array<std::string_view, 10> kPathFlags{
-    "trace", "faults", "api-keys", "profile", "report", "html", "timing", "requests", "out", "write-profile"};
-
-// An empty path is most likely a shell's variable that is not set: what was asked for would not be done.
-Status refuse_empty_paths(int argc, const char* const* argv) {
-  for (int i = 1; i < argc && std::string_view(argv[i]) != "--"; ++i) {
-    const std::string_view word = argv[i];
-    if (!word.starts_with("--")) continue;
-    const std::string_view flag = word.substr(2, word.find('=') - 2);
-    if (std::find(kPathFlags.begin(), kPathFlags.end(), flag) == kPathFlags.end()) continue;
-    const bool is_empty =
-        word.ends_with('=') || (flag.size() + 2 == word.size() && i + 1 < argc && argv[i + 1][0] == 0);
-    if (is_empty)
-      return invalid_argument(absl::StrCat("flag '--", to_absl(flag), "' needs a file: its value is empty"));
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
-
 std::optional<int> read_flags(SettingsSchema& schema, std::string_view program, int argc,
                               const char* const* argv) {
   const auto parsed = schema.parse(argc, argv);
@@ -53,7 +29,6 @@ std::optional<int> read_flags(SettingsSchema& schema, std::string_view program, 
     return fail(program, invalid_argument(absl::StrCat("'", parsed->positional.front(),
                                                        "': there are only flags; see --help")));
   }
-  if (const Status named = refuse_empty_paths(argc, argv); !named.ok()) return fail(program, named);
   if (parsed->check_config) return kExitOk;
   return std::nullopt;
 }

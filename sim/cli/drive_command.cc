@@ -68,8 +68,8 @@ int drive_command(int argc, const char* const* argv) {
            "of all workers, for pooled_lru_hit; 0: not known, and there is none")
       .range(0, 1e12);
   schema.add("seed", &seed, "of the persona traffic").range(0, 1e15);
-  schema.add("report", &report, "write the report here, as JSON; -: stdout");
-  schema.add("html", &html, "write a page with the table and plots here, for a browser");
+  schema.add("report", &report, "write the report here, as JSON; -: stdout").path();
+  schema.add("html", &html, "write a page with the table and plots here, for a browser").path();
   describe_requests(schema, requests_path);
   describe_source(schema, source_flags);
   describe_workload(schema, source_flags);

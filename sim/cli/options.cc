@@ -72,10 +72,11 @@ StatusOr<Burst> parse_burst(std::string_view text) {
 }  // namespace
 
 void describe_source(SettingsSchema& schema, SourceFlags& f) {
-  schema.add(
-      "trace", &f.trace,
-      "files of requests, JSON lines or a table as described below, gzipped or not; several, FILE,FILE or "
-      "--trace again, are joined by time: records of gateways with one record_secret");
+  schema
+      .add("trace", &f.trace,
+           "files of requests, JSON lines or a table as described below, gzipped or not; several, FILE,FILE "
+           "or --trace again, are joined by time: records of gateways with one record_secret")
+      .path();
   schema.add("rate_scale", &f.trace_options.rate_scale, "requests come so many times as fast")
       .range(1e-6, 1e6);
   schema
@@ -266,7 +267,7 @@ void describe_fleet(SettingsSchema& schema, FleetFlags& f) {
   route::describe_policy(schema, o.router);
   schema.add("gateways", &o.gateways, "gateways; a request comes to any of them").range(1, 1'000);
   schema.add("session_sticky", &o.session_sticky, "a session's requests come to one gateway");
-  schema.add("profile", &f.profile, "node: a name in configs/sim, or a path ending in .yaml");
+  schema.add("profile", &f.profile, "node: a name in configs/sim, or a path ending in .yaml").path();
   schema.add("seed", &o.seed, "the same seed gives the same report, to the byte").range(0, 1e15);
   schema.add("warmup_s", &o.warmup_s, "requests that arrive before are served but not counted")
       .range(0, 1e8)
@@ -285,9 +286,11 @@ void describe_fleet(SettingsSchema& schema, FleetFlags& f) {
   schema.add("drain_s", &o.drain_s, "after the last arrival; what has no token then is lost")
       .range(0, 1e6)
       .unit("s");
-  schema.add("faults", &f.faults,
-             "file of what goes wrong: JSON lines as {\"at_s\": 60, \"kill\": 3}; also return, join, drain, "
-             "slow, stall, lose_reports, lose_residency and restart_gateway");
+  schema
+      .add("faults", &f.faults,
+           "file of what goes wrong: JSON lines as {\"at_s\": 60, \"kill\": 3}; also return, join, drain, "
+           "slow, stall, lose_reports, lose_residency and restart_gateway")
+      .path();
   schema.add("network_ms", &o.network_ms, "one way between gateway and worker").range(0, 1e5).unit("ms");
   schema.add("report_ms", &o.report_ms, "between two load reports of a node").range(1, 1e6).unit("ms");
   schema.add("residency_delay_ms", &o.residency_delay_ms, "until a worker's residency event is known")
@@ -318,10 +321,11 @@ void describe_fleet(SettingsSchema& schema, FleetFlags& f) {
       "admission.enabled", &o.admission.enabled,
       "requests wait in their gateway while the workers are full, as live, by admission.*; else they go "
       "to the workers at once and wait there. A limit that is set switches it on");
-  schema.add(
-      "api_keys", &f.api_keys,
-      "file of API keys, as the gateway's: its limits hold for requests whose trace names a key. Switches "
-      "the queue on");
+  schema
+      .add("api_keys", &f.api_keys,
+           "file of API keys, as the gateway's: its limits hold for requests whose trace names a key. "
+           "Switches the queue on")
+      .path();
   route::describe(schema, o.admission.controller.room);
   route::describe(schema, o.admission.controller.admission);
   route::describe_route(schema, o.router);

@@ -200,8 +200,10 @@ void describe_plan(SettingsSchema& schema, PlanFlags& f) {
   schema.add("price_per_hour", &f.price_per_hour, "of one GPU, USD; 0: the assumed one of each")
       .range(0, 1e6);
   schema.add("json", &f.json, "print JSON instead of a table; with --trace: --report -");
-  schema.add("write_profile", &f.write_profile,
-             "write the best as a node to simulate: FILE.yaml, which replay --profile reads");
+  schema
+      .add("write_profile", &f.write_profile,
+           "write the best as a node to simulate: FILE.yaml, which replay --profile reads")
+      .path();
   describe_plan_trace(schema, f.of_trace);
 }
 

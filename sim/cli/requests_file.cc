@@ -5,7 +5,8 @@
 namespace troupe::sim {
 
 void describe_requests(SettingsSchema& schema, std::string& path) {
-  schema.add("requests", &path, "write what became of each request here, a line of JSON each as it ends");
+  schema.add("requests", &path, "write what became of each request here, a line of JSON each as it ends")
+      .path();
 }
 
 StatusOr<RequestsFile> RequestsFile::open(const std::string& path) {

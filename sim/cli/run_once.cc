@@ -20,9 +20,9 @@ Status check_flags(const SourceFlags& source, const OutputFlags& output, int arg
 }  // namespace
 
 void describe_output(SettingsSchema& schema, OutputFlags& flags) {
-  schema.add("report", &flags.report, "write the report here, as JSON; -: stdout");
-  schema.add("html", &flags.html, "write a page with the table and plots here, for a browser");
-  schema.add("timing", &flags.timing, "write how fast the simulation ran here, as JSON");
+  schema.add("report", &flags.report, "write the report here, as JSON; -: stdout").path();
+  schema.add("html", &flags.html, "write a page with the table and plots here, for a browser").path();
+  schema.add("timing", &flags.timing, "write how fast the simulation ran here, as JSON").path();
   describe_requests(schema, flags.requests);
 }
 

@@ -84,7 +84,7 @@ int synth_command(int argc, const char* const* argv) {
       kProgram, "persona traffic, which no public trace has, written as a trace (-o FILE[.gz], -: stdout)");
   describe_workload(schema, flags);
   schema.add("seed", &seed, "the same seed gives the same file").range(0, 1e15);
-  schema.add("out", &out, "file to write, gzipped if it ends in .gz; -: stdout. Also -o");
+  schema.add("out", &out, "file to write, gzipped if it ends in .gz; -: stdout. Also -o").path();
   if (argc < 2 || std::string_view(argv[1]) != "persona") {
     const std::string_view asked = argc < 2 ? "" : argv[1];
     if (asked != "--help" && asked != "-h")

@@ -196,6 +196,23 @@ class Bench {
   }
 
   // The floor is one reading of the logits.
+  // As a language model's: most tokens far below the best, some dozens that may be drawn.
+  void fill_logits(const Tensor& logits) {
+    constexpr int kLikely = 60;
+    constexpr double kBest = 20.0, kStep = 0.15;
+    std::vector<char> host(logits.bytes());
+    const Tensor values = Tensor::make(host.data(), logits.dtype, {logits.shape[0], logits.shape[1]});
+    std::normal_distribution<float> normal(0.0f, 2.0f);
+    for (int64_t i = 0; i < values.elements(); ++i) set_element(values, i, normal(random_));
+    for (int64_t row = 0; row < values.shape[0]; ++row) {
+      for (int n = 0; n < kLikely; ++n) {
+        const auto id = static_cast<int64_t>(random_() % static_cast<uint64_t>(values.shape[1]));
+        set_element(values, row * values.shape[1] + id, static_cast<float>(kBest - kStep * n));
+      }
+    }
+    backend_->upload(logits.data, host.data(), host.size());
+  }
+
   void samples() {
     struct Draw {
       const char* what;
@@ -204,10 +221,13 @@ class Bench {
     const Draw draws[] = {{"greedy", {.temperature = 0}},
                           {"plain", {}},
                           {"top_p .9", {.top_p = 0.9f}},
-                          {"top_k 40", {.top_k = 40}}};
+                          {"top_k 40", {.top_k = 40}},
+                          {"top_k 40, top_p .9", {.top_k = 40, .top_p = 0.9f}},
+                          {"min_p .05", {.min_p = 0.05f}}};
     const int64_t vocab = pick(128256, 3000);
     for (const int64_t requests : {int64_t{1}, pick(128, 3)}) {
       const Tensor logits = tensor(DType::kFloat32, {requests, vocab});
+      fill_logits(logits);
       const Tensor out = tensor(DType::kInt32, {requests});
       for (const Draw& draw : draws) {
         const std::vector<SampleRow> rows(static_cast<size_t>(requests), {.draw = draw.params});

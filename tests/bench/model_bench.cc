@@ -22,7 +22,7 @@
 //                           nine digits): the same wherever the same was asked before
 //   gaps BATCH KEYS N       the same as decode, but seconds that the device stood still between two of these
 //                           steps, the median; `worst gap` after it, the longest; cuda, with the word gaps
-//   graphs                  steps so far that were made executable graphs, as no kept one could take them over
+//   graphs                  steps so far that were made executable graphs, as no kept one could be updated
 //   read BYTES              seconds of reading as many bytes with all threads
 //   product                 FLOP/s of oneDNN's own 2048 × 2048 × 2048 bfloat16 product with as many threads
 // and of a device, by its own ops:

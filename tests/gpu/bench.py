@@ -3,8 +3,9 @@
 give. Called by bench.sh, which says how; needs nothing but Python's own library. decode, gaps, prefill, ttft and cascade are steps of the model
 by itself; coldstart, offline and batching are of troupe-worker, started and asked over HTTP; peers are PyTorch and Transformers beside it.
 
-Floors: a decode step reads every weight once, and the keys and values of its requests, at the rate of a device copy; a prefill's
-products (2 · weights · tokens) and its attention (half of 4 · layers · heads · dim · tokens²) run at the rate of a large product.
+Floors: a decode step reads every weight once, or multiplies it by as many rows, whichever takes longer, and reads the keys and values of
+its requests: bytes at the rate of a device copy, products (weights' bytes · rows) at that of a large one. A prefill's products and its
+attention (half of 4 · layers · heads · dim · tokens²) run at the latter.
 """
 import argparse
 import asyncio
@@ -103,16 +104,27 @@ class Model:
         return 4 * self.config["num_hidden_layers"] * self.config["hidden_size"] * pairs
 
 
+def ceilings(model):
+    """(bytes a second of a copy, FLOP/s of a large product, bytes of the weights)"""
+    small = model.small
+    return model.best("copy 64" if small else "copy 4096", 3), model.best("product 256" if small else "product 8192", 3), model.ask("bytes")
+
+
+def products(weights, rows, copy, rate):
+    """The least seconds of all products of a step: by bytes or by arithmetic (two bytes a weight, two operations a row)."""
+    return max(weights / copy, weights * rows / rate)
+
+
 def decode(model):
     small = model.small
-    copy, weights = model.best("copy 64" if small else "copy 4096", 3), model.ask("bytes")
+    copy, rate, weights = ceilings(model)
     for batch, keys in ((1, 1024), (64, 1024), (128, 1024), (256, 1024)) if not small else ((1, 40), (3, 40)):
         seconds = model.best(f"decode {batch} {keys} {2 if small else 16}", 1 if small else 3)
-        floor = (weights + batch * keys * model.kv_bytes_per_token()) / copy
+        floor = products(weights, batch, copy, rate) + batch * keys * model.kv_bytes_per_token() / copy
         yield f"batch {batch} at {keys}", seconds, floor, f"{batch / seconds:.0f} tokens/s; copy {copy / 1e12:.2f} TB/s"
     keys = 40 if small else 1024
     seconds = model.best(f"decode 1 {keys} {2 if small else 16}", 1 if small else 3, mode="apart")
-    floor = (weights + keys * model.kv_bytes_per_token()) / copy
+    floor = products(weights, 1, copy, rate) + keys * model.kv_bytes_per_token() / copy
     yield f"batch 1 at {keys}, apart", seconds, floor, f"{1 / seconds:.0f} tokens/s where no kernel begins before the one before it has ended (implementations measured anew)"
 
 
@@ -127,7 +139,7 @@ def gaps(model):
 
 def prefill(model):
     small = model.small
-    rate, weights = model.best("product 256" if small else "product 8192", 3), model.ask("bytes")
+    _, rate, weights = ceilings(model)
     for tokens in (70,) if small else (512, 1024, 2048):
         seconds = model.best(f"prefill {tokens}", 1 if small else 5)
         floor = (weights * tokens + model.attention_flops(0, tokens)) / rate
@@ -136,16 +148,16 @@ def prefill(model):
 
 def ttft(model):
     small = model.small
-    copy, weights = model.best("copy 64" if small else "copy 4096", 3), model.ask("bytes")
+    copy, rate, weights = ceilings(model)
     cached, fresh = (100, 20) if small else (2048, 64)
     hit, cold = model.best(f"hit {cached} {fresh}", 1 if small else 5), model.best(f"prefill {min(cached + fresh, 2048)}", 1 if small else 5)
-    floor = (weights + cached * model.kv_bytes_per_token()) / copy
+    floor = products(weights, fresh, copy, rate) + cached * model.kv_bytes_per_token() / copy
     yield f"{cached} cached and {fresh} new", hit, floor, f"{hit / floor:.2f} × its floor; cold {cold * 1e3:.2f} ms, {cold / hit:.1f} ×"
 
 
 def cascade(model):
     """Steps of requests that share their persona's tokens, with one read of them for all and with one each. The floor is of the former."""
-    copy, weights = model.best("copy 64" if model.small else "copy 4096", 3), model.ask("bytes")
+    copy, rate, weights = ceilings(model)
     works = ([(1, 128, 2048, 256), (8, 128, 2048, 256), (1, 128, 128, 256), (128, 128, 2048, 256), (1, 1, 2048, 256)] if not model.small
              else [(1, 5, 272, 20), (2, 8, 256, 20)])
     times, steps = (1, 2) if model.small else (3, 16)
@@ -153,7 +165,7 @@ def cascade(model):
     for work in works:
         personas, batch, shared, own = work
         plain = model.best("personas " + " ".join(map(str, (*work, steps))), times, mode="plain")
-        floor = (weights + (personas * shared + batch * own) * model.kv_bytes_per_token()) / copy
+        floor = products(weights, batch, copy, rate) + (personas * shared + batch * own) * model.kv_bytes_per_token() / copy
         yield (f"{batch} requests, {personas} persona{'s' * (personas > 1)} of {shared}, {own} own", fast[work], floor,
                f"{plain / fast[work]:.2f} × as fast as with a read each ({plain * 1e3:.2f} ms)")
 
@@ -227,8 +239,8 @@ def busy_worker(model, *options):
 def offline(model):
     """The requests of a published sample, all at once, over HTTP; each answer as long as there."""
     lengths = sample_lengths(model)
-    copy, rate = (model.best("copy 64", 2), model.best("product 256", 2)) if model.small else (model.best("copy 4096", 3), model.best("product 8192", 3))
-    weights, seqs = model.ask("bytes"), 8 if model.small else 256
+    copy, rate, weights = ceilings(model)
+    seqs = 8 if model.small else 256
     worker = busy_worker(model)
     worker.ask(0, 8, 2)
     begin = time.monotonic()
@@ -238,7 +250,7 @@ def offline(model):
     worker.close()
     prompts, answers = sum(a for a, _ in lengths), sum(b for _, b in lengths)
     kv = sum(a * b + b * (b + 1) / 2 for a, b in lengths) * model.kv_bytes_per_token()
-    floor = weights * prompts / rate + (answers / seqs * weights + kv) / copy
+    floor = weights * prompts / rate + answers / seqs * products(weights, seqs, copy, rate) + kv / copy
     yield (f"{len(lengths)} requests, {seqs} at once", seconds, floor,
            f"{answers / seconds:.0f} tokens/s, {len(lengths) / seconds:.1f} requests/s, with prompts {(prompts + answers) / seconds:.0f} tokens/s")
 
@@ -302,10 +314,9 @@ def batching(model):
 def peers(model):
     """The same shapes by PyTorch and Transformers, where this machine's Python has them, and how long this engine takes in this run."""
     small = model.small
-    copy, rate, weights = (model.best("copy 64" if small else "copy 4096", 3), model.best("product 256" if small else "product 8192", 3),
-                           model.ask("bytes"))
+    copy, rate, weights = ceilings(model)
     keys, steps, tokens = (20, 2, 30) if small else (1024, 32, 2048)
-    questions = {f"decode 1 {keys} {steps}": (weights + keys * model.kv_bytes_per_token()) / copy,
+    questions = {f"decode 1 {keys} {steps}": products(weights, 1, copy, rate) + keys * model.kv_bytes_per_token() / copy,
                  f"prefill {tokens}": (weights * tokens + model.attention_flops(0, tokens)) / rate}
     ours = {question: model.best(question, 1 if small else 3) for question in questions}
     model.unload()
@@ -343,6 +354,10 @@ def peers(model):
     process.wait(60)
 
 
+def milliseconds(seconds):
+    return f"{seconds * 1e3:.2f}" if seconds >= 1e-3 else f"{seconds * 1e3:.4f}"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("benches", nargs="+", metavar="NAME", choices=BENCHES, help=", ".join(BENCHES))
@@ -373,8 +388,8 @@ def main():
                     continue
                 rows.append({"model": name, "bench": bench, "work": work, "seconds": seconds, "floor_seconds": floor, "more": more,
                              "runner": model.description or args.device})
-                of_floor = ("–", "–") if floor is None else (f"{floor * 1e3:.2f}", f"{floor / seconds:.2f}")
-                print(f"| {name} | {bench} | {work} | {seconds * 1e3:.2f} | {' | '.join(of_floor)} | {more} |", flush=True)
+                of_floor = ("–", "–") if floor is None else (milliseconds(floor), f"{floor / seconds:.2f}")
+                print(f"| {name} | {bench} | {work} | {milliseconds(seconds)} | {' | '.join(of_floor)} | {more} |", flush=True)
                 if args.output:  # at once: what comes later may end this
                     pathlib.Path(args.output).write_text(json.dumps(rows, indent=1) + "\n")
         model.close()

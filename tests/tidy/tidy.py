@@ -64,9 +64,10 @@ MAY_INCLUDE = {
     "worker/schedule": ["common/core", "common/settings", "common/json", "worker/kv"],
     "worker/text": ["common/core", "common/json"],
     "worker/text/jinja": ["common/core", "common/json", "worker/text"],
-    "worker/text/tokenizer": ["common/core", "common/json", "worker/text"],
+    "worker/text/tokenizer": ["common/core", "common/json", "worker/text", "worker/text/own_mark"],
     # template_roles <- chat_messages <- chat_context <- template_probe <- chat_template
-    "worker/text/final_words": ["common/core", "common/api"],
+    "worker/text/own_mark": [],
+    "worker/text/final_words": ["common/core", "common/api", "worker/text/own_mark"],
     "worker/text/template_roles": ["common/core", "common/api"],
     "worker/text/chat_messages": ["common/core", "common/json", "common/api", "worker/text/template_roles"],
     "worker/text/chat_context": ["common/core", "common/json", "common/api", "worker/text/chat_messages", "worker/text/jinja"],

@@ -4,6 +4,8 @@
 #include <numeric>
 #include <vector>
 
+#include "kernels/rows_bucket.h"
+
 namespace troupe {
 
 namespace {
@@ -69,7 +71,7 @@ Status run_decodes(const Shape& shape, ModelRunner& runner, const RunnerOptions&
 
 std::vector<int64_t> warm_up_sizes(int64_t largest, int64_t max_num_seqs) {
   std::vector<int64_t> sizes{std::min(max_num_seqs, largest), largest};
-  for (int64_t tokens = 1; tokens < largest; tokens *= 2) sizes.push_back(tokens);
+  for (int64_t tokens = 1; tokens < largest; tokens = rows_bucket(tokens + 1)) sizes.push_back(tokens);
   std::sort(sizes.begin(), sizes.end());
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   return sizes;

@@ -10,9 +10,9 @@
 
 namespace troupe {
 
-// Token counts of the warm-up's steps, ascending. Implementations are measured for a power of two and the
-// rows below it, so the sizes are all powers up to `largest`, `largest` itself, and the maximum number of
-// decodes: a step has that many rows of logits, and no prompt has.
+// Token counts of the warm-up's steps, ascending. Implementations are measured for a bucket of rows
+// (kernels/rows_bucket.h), so the sizes are all buckets up to `largest`, `largest` itself, and the maximum
+// number of decodes: a step has that many rows of logits, and no prompt has.
 std::vector<int64_t> warm_up_sizes(int64_t largest, int64_t max_num_seqs);
 
 // Computes steps of every size up to the largest, so that first-time costs (memory, loading of kernels,

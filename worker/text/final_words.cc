@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "worker/text/own_mark.h"
+
 namespace troupe {
 namespace {
 
-// Before a special token of the template's own: U+FDD3 (tokenizer/cut_text.h).
-constexpr std::string_view kTokenMark = "\xEF\xB7\x93";
 constexpr std::string_view kTrimmed = " \t\r\n\v\f";
 
 size_t common_suffix(std::string_view a, std::string_view b) {
@@ -33,7 +33,7 @@ std::string closing_of(std::string_view marker) {
 // Nor with the mark of a template's own token behind it.
 std::string_view without_leading_space(std::string_view text) {
   text = text.substr(std::min(text.find_first_not_of(kTrimmed), text.size()));
-  if (text.starts_with(kTokenMark)) text.remove_prefix(kTokenMark.size());
+  if (text.starts_with(kOwnMark)) text.remove_prefix(kOwnMark.size());
   return text;
 }
 
@@ -52,8 +52,8 @@ std::string_view trailing_opener(std::string_view text) {
   if (begin == std::string_view::npos || trimmed.size() - begin > kMarkerBytesMax) return {};
   const std::string_view marker = trimmed.substr(begin);
   if (!is_marker(marker) || is_closing(marker)) return {};
-  const bool is_marked = text.substr(0, begin).ends_with(kTokenMark);
-  return text.substr(is_marked ? begin - kTokenMark.size() : begin);
+  const bool is_marked = text.substr(0, begin).ends_with(kOwnMark);
+  return text.substr(is_marked ? begin - kOwnMark.size() : begin);
 }
 
 // `text` behind an opener that the turn begins with.

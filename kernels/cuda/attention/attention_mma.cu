@@ -15,10 +15,10 @@
 // pair, the left operand of the product with v (FlashAttention-2, Dao 2023, §3). The running maximum is kept
 // in powers of two: exp2 is one instruction.
 //
-// Pieces begin at multiples of kPieceKeys and are merged in order by merge_attention.cu; tiles begin at key
-// 0. So a decoding request of no more than kDecodeRows heads gets the same bits whatever else is in the
-// batch; a prompt gets them however it is cut, as long as its chunks are tiles and those are not cut in their
-// turn.
+// Pieces begin at multiples of kPieceKeys and are merged in order, by the block that writes the last of a
+// request's (merged_pieces.cuh); tiles begin at key 0. So a decoding request of no more than kDecodeRows
+// heads gets the same bits whatever else is in the batch; a prompt gets them however it is cut, as long as
+// its chunks are tiles and those are not cut in their turn.
 //
 // Bytes: 4 · keys · C a key/value head, once a tile of rows. Flops: 4 · rows · keys · C, half of it masked at
 // the diagonal; on Hopper attention_wgmma.cu may have the tiles. Decode wastes the rows of the 16 that a
@@ -28,6 +28,7 @@
 
 #include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/attention/attention_mma_rows.cuh"
+#include "kernels/cuda/attention/merged_pieces.cuh"
 #include "kernels/cuda/attention/warp_attention.cuh"
 #include "kernels/cuda/device/device.cuh"
 #include "kernels/cuda/device/find_device.h"
@@ -189,21 +190,18 @@ __device__ __forceinline__ void merge_warps(const MmaAttention& p, const Work& w
   }
 }
 
+// One item's work, by a block. `shared`: Shape's bytes.
 template <int kHeadDim, int kKeyGroups, bool kCascade>
-__global__ void __launch_bounds__(kThreads, Shape<kHeadDim, kKeyGroups>::kBlocks)
-    attend_tiles(MmaAttention p) {
+__device__ __forceinline__ void attend_item(const MmaAttention& p, const Work& w, unsigned char* shared) {
   using S = Shape<kHeadDim, kKeyGroups>;
-  TROUPE_DYNAMIC_SHARED(shared);
   auto* const queries = reinterpret_cast<__nv_bfloat16*>(shared);
   __nv_bfloat16* const keys = queries + S::kRows * S::kStride;  // two turns
   __nv_bfloat16* const values = keys + 2 * S::kTileElements;    // two turns
-  const Work w = work_of(p);
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int first_row = kKeyGroups == 1 ? warp * 16 : 0;            // of the tile
   const int first_key = kKeyGroups == 1 ? 0 : warp * S::kWarpKeys;  // of a turn
 
-  await_launch_before();
   load_queries<kHeadDim, kKeyGroups, kCascade>(p, w, queries);
   load_keys<kHeadDim, kKeyGroups>(p, w, w.item.first_key, keys, values);
   cp_async_commit();
@@ -238,6 +236,7 @@ __global__ void __launch_bounds__(kThreads, Shape<kHeadDim, kKeyGroups>::kBlocks
 
   if constexpr (kKeyGroups > 1) {
     merge_warps<kHeadDim, kCascade>(p, w, running, reinterpret_cast<float*>(shared));
+    finish_piece<kHeadDim>(p, w);
   } else {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -249,6 +248,46 @@ __global__ void __launch_bounds__(kThreads, Shape<kHeadDim, kKeyGroups>::kBlocks
                                        {sums, running.largest[i], running.total[i]});
       }
     }
+    if constexpr (kCascade) finish_shared<kHeadDim>(p, w);
+  }
+}
+
+template <int kHeadDim, int kKeyGroups, bool kCascade>
+__global__ void __launch_bounds__(kThreads, Shape<kHeadDim, kKeyGroups>::kBlocks)
+    attend_tiles(MmaAttention p) {
+  TROUPE_DYNAMIC_SHARED(shared);
+  const Work w = work_of(p);
+  await_launch_before();
+  attend_item<kHeadDim, kKeyGroups, kCascade>(p, w, shared);
+}
+
+// A cascade's shared items and all pieces: the tensor cores are busy with the former, memory with the latter.
+// So they take turns while there are both, and a multiprocessor has some of each.
+struct CascadeItems {
+  const AttentionItem *shared, *pieces;
+  int shared_count, piece_count;
+
+  // The number of the shared item that is the block's, or -1 - that of its piece.
+  __device__ __forceinline__ int item_of(int block) const {
+    const int both = 2 * min(shared_count, piece_count);
+    if (block < both) return block % 2 == 0 ? block / 2 : -1 - block / 2;
+    const int other = block - both / 2;  // of the kind that is left
+    return shared_count > piece_count ? other : -1 - other;
+  }
+};
+
+template <int kHeadDim>
+__global__ void __launch_bounds__(kThreads, Shape<kHeadDim, 1>::kBlocks)
+    attend_cascade(MmaAttention p, CascadeItems items) {
+  TROUPE_DYNAMIC_SHARED(shared);
+  const int number = items.item_of(static_cast<int>(blockIdx.x));
+  const AttentionItem& item = number >= 0 ? items.shared[number] : items.pieces[-1 - number];
+  const Work w = work_of(p, item, static_cast<int>(blockIdx.y));
+  await_launch_before();
+  if (number >= 0) {
+    attend_item<kHeadDim, 1, true>(p, w, shared);
+  } else {
+    attend_item<kHeadDim, kWarps, false>(p, w, shared);
   }
 }
 
@@ -265,17 +304,38 @@ void launch_items(const LaunchStream& stream, MmaAttention p, const AttentionIte
 }
 
 template <int kHeadDim>
+void launch_cascade(const LaunchStream& stream, const MmaAttention& p, const CascadeItems& items) {
+  using S = Shape<kHeadDim, 1>;  // the larger one
+  static_assert(S::kSharedBytes >= Shape<kHeadDim, kWarps>::kSharedBytes);
+  const auto kernel = attend_cascade<kHeadDim>;
+  check_cuda("attention", cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                               static_cast<int>(S::kSharedBytes)));
+  const dim3 blocks(static_cast<unsigned>(items.shared_count + items.piece_count),
+                    static_cast<unsigned>(p.places.kv_heads));
+  launch("attention", kernel, {blocks, kThreads, S::kSharedBytes}, stream, p, items);
+}
+
+template <int kHeadDim>
 void launch_plan(const LaunchStream& stream, const MmaAttention& p, const PlannedAttention& planned) {
-  launch_items<kHeadDim, 1, true>(stream, p, planned.shared, planned.plan.shared.size());
+  const size_t shared_count = planned.plan.shared.size(), piece_count = planned.plan.pieces.size();
+  const bool together = shared_count > 0 && piece_count > 0 && !planned.lanes;
+  if (together) {
+    launch_cascade<kHeadDim>(
+        stream, p,
+        {planned.shared, planned.pieces, static_cast<int>(shared_count), static_cast<int>(piece_count)});
+  } else {
+    launch_items<kHeadDim, 1, true>(stream, p, planned.shared, shared_count);
+  }
   if (planned.kv_map != nullptr) {
     attention_wgmma(stream, p, *planned.kv_map, planned.tiles, planned.plan.tiles.size());
   } else {
     launch_items<kHeadDim, 1, false>(stream, p, planned.tiles, planned.plan.tiles.size());
   }
+  if (together) return;
   if (planned.lanes) {
-    attention_simt(stream, p, planned.pieces, planned.plan.pieces.size());
+    attention_simt(stream, p, planned.pieces, piece_count);
   } else {
-    launch_items<kHeadDim, kWarps, false>(stream, p, planned.pieces, planned.plan.pieces.size());
+    launch_items<kHeadDim, kWarps, false>(stream, p, planned.pieces, piece_count);
   }
 }
 
@@ -292,8 +352,11 @@ int32_t tiles_at_once(const KvLayout& layout, bool warpgroups) {
   return processor_count() * (warpgroups ? 1 : Shape<128, 1>::kBlocks) / layout.kv_heads;
 }
 
-int64_t partial_floats(const AttentionPlan& plan, const BoundKv& kv) {
-  return int64_t{plan.partial_count} * floats_of_partial(kv.layout);
+int64_t partial_floats(const AttentionPlan& plan, const KvLayout& layout) {
+  return int64_t{plan.partial_count} * floats_of_partial(layout);
+}
+int64_t counter_count(const AttentionPlan& plan, const KvLayout& layout) {
+  return static_cast<int64_t>(plan.request_merges.size()) * layout.kv_heads;
 }
 
 void attention_mma(const LaunchStream& stream, const AttentionParams& params, const BoundKv& kv,
@@ -306,7 +369,9 @@ void attention_mma(const LaunchStream& stream, const AttentionParams& params, co
   p.q = params.q.as<const __nv_bfloat16>();
   p.kv = static_cast<const __nv_bfloat16*>(kv.data);
   p.out = params.out.as<__nv_bfloat16>();
-  p.partials = planned.partials;
+  p.request_merges = planned.request_merges;
+  p.partials = planned.memory.partials;
+  p.counters = planned.memory.counters;
   p.shared_rows = planned.shared_rows;
   p.indices = indices;
   p.block_table_stride = params.block_table_stride;

@@ -1,13 +1,13 @@
 #include "kernels/cuda/gemm/gemm.h"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "kernels/cuda/step/launch_timer.h"
+#include "kernels/rows_bucket.h"
 
 namespace troupe::cuda {
 
@@ -23,10 +23,6 @@ constexpr int kOwnKernels = 2;
 constexpr int kAlgorithmsMax = 6;
 
 }  // namespace
-
-int64_t rows_bucket(int64_t rows) {
-  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(rows, 1))));
-}
 
 std::string product_key(const std::string& device, const std::string& library, const ProductOperands& o) {
   return absl::StrCat(device, ", ", library, ", own ", kOwnKernels, ", product ",

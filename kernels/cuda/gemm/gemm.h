@@ -3,7 +3,7 @@
 // Choice of the multiplying kernel. A product has several implementations: the own kernel for few rows, the
 // library's algorithms, plain tiles. Which is the fastest for a weight's shape and so many rows is measured
 // where it runs, once, and kept (tune.h); without measuring it is the first of that list that takes the
-// shape. Rows of one bucket (powers of two) get the same implementation.
+// shape. Rows of one bucket (rows_bucket.h) get the same implementation.
 
 #include <functional>
 #include <map>
@@ -17,9 +17,6 @@
 #include "kernels/tune.h"
 
 namespace troupe::cuda {
-
-// The smallest power of two that is not below.
-int64_t rows_bucket(int64_t rows);
 
 // All that a measurement depends on, in words. `device` and `library` name hardware and version.
 std::string product_key(const std::string& device, const std::string& library,

@@ -35,6 +35,7 @@ enum class StepArray : uint8_t {
   kAttentionShared,
   kAttentionSharedRows,
   kAttentionPieces,
+  kAttentionRequestMerges,
   kAttentionMerges,
   kAlibiSlopes,
   kCopies,

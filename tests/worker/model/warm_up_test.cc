@@ -83,8 +83,9 @@ TEST_F(WarmUp, NoDecodeStepTakesMemoryLater) {
   }
 }
 
-TEST(WarmUpSizes, ArePowersOfTwoTheLargestAndAllDecodes) {
-  EXPECT_EQ(warm_up_sizes(200, 48), (std::vector<int64_t>{1, 2, 4, 8, 16, 32, 48, 64, 128, 200}));
+TEST(WarmUpSizes, AreTheBucketsTheLargestAndAllDecodes) {
+  EXPECT_EQ(warm_up_sizes(200, 48),
+            (std::vector<int64_t>{1, 2, 4, 8, 16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 200}));
   EXPECT_EQ(warm_up_sizes(64, 64), (std::vector<int64_t>{1, 2, 4, 8, 16, 32, 64}));
   EXPECT_EQ(warm_up_sizes(6, 100), (std::vector<int64_t>{1, 2, 4, 6}));
   EXPECT_EQ(warm_up_sizes(1, 1), (std::vector<int64_t>{1}));

@@ -13,9 +13,9 @@
 #include <string_view>
 #include <vector>
 
-namespace troupe {
+#include "worker/text/own_mark.h"
 
-inline constexpr std::string_view kOwnMark = "\xEF\xB7\x93";  // U+FDD3
+namespace troupe {
 
 struct CutText {
   std::string text;
