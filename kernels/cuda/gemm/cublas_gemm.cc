@@ -146,9 +146,11 @@ class CublasGemm final : public LibraryGemm {
   static bool takes(const ProductOperands& o) {
     return !rounds_bias(o) || o.weight.shape[0] <= kBiasFeaturesMax;
   }
+  // A rounded bias is aligned as memory is.
   static uint32_t alignment_of(const ProductOperands& o) {
-    return std::min(
-        {cuda::alignment_of(o.x.data), cuda::alignment_of(o.weight.data), cuda::alignment_of(o.out.data)});
+    const void* const bias = rounds_bias(o) ? nullptr : o.bias.data;
+    return std::min({cuda::alignment_of(o.x.data), cuda::alignment_of(o.weight.data),
+                     cuda::alignment_of(o.out.data), cuda::alignment_of(bias)});
   }
 
   int number_of(const cublasLtMatmulAlgo_t& algorithm) {
@@ -201,7 +203,24 @@ class CublasGemm final : public LibraryGemm {
     const cublasStatus_t status = cublasLtMatmulAlgoCheck(
         handle_, problem.desc.get(), problem.weight.get(), problem.x.get(), problem.out.get(),
         problem.out.get(), &algorithms_[static_cast<size_t>(algorithm)], &result);
-    return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= kWorkspaceBytes ? algorithm : -1;
+    const bool takes =
+        status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= kWorkspaceBytes &&
+        alignment_needed(algorithms_[static_cast<size_t>(algorithm)]) <= std::get<uint32_t>(shape);
+    return takes ? algorithm : -1;
+  }
+
+  // The library's check does not see where the matrices lie.
+  static uint32_t alignment_needed(const cublasLtMatmulAlgo_t& algorithm) {
+    uint32_t most = 1;
+    for (const auto name :
+         {CUBLASLT_ALGO_CAP_MIN_ALIGNMENT_A_BYTES, CUBLASLT_ALGO_CAP_MIN_ALIGNMENT_B_BYTES,
+          CUBLASLT_ALGO_CAP_MIN_ALIGNMENT_C_BYTES, CUBLASLT_ALGO_CAP_MIN_ALIGNMENT_D_BYTES}) {
+      uint32_t needed = 0;
+      size_t written = 0;
+      check_blas(cublasLtMatmulAlgoCapGetAttribute(&algorithm, name, &needed, sizeof(needed), &written));
+      most = std::max(most, needed);
+    }
+    return most;
   }
 
   std::vector<cublasLtMatmulAlgo_t> guesses(const Problem& problem, uint32_t alignment, int count) const {

@@ -30,7 +30,7 @@ class LibraryGemm {
   virtual void forget_biases(const void* /*memory*/, size_t /*bytes*/) {}
 };
 
-// kUnavailable with cuBLASLt's reason. Null where it is not linked in (the emulated build).
+// kUnavailable with cuBLASLt's reason.
 StatusOr<std::unique_ptr<LibraryGemm>> make_library_products();
 
 }  // namespace troupe::cuda

@@ -43,11 +43,19 @@ TEST(BackendModule, SaysWhyItCannotBeHad) {
 }
 
 TEST(BackendModule, TooMuchMemoryIsAnErrorAndNoEnd) {
-  emulated::set_device_size({4, size_t{1} << 20});
+  emulated::set_device_size({4, size_t{40} << 20});
   const auto memory = make_cuda(DType::kFloat32)->allocate(size_t{1} << 30);
   emulated::set_device_size({});
   EXPECT_EQ(memory.status().code(), absl::StatusCode::kResourceExhausted) << memory.status();
   EXPECT_NE(memory.status().message().find("1073741824 bytes"), std::string::npos) << memory.status();
+}
+
+TEST(BackendModule, ADeviceWithoutRoomForTheLibrarysWorkspaceIsAnErrorToo) {
+  emulated::set_device_size({4, size_t{30} << 20});
+  const auto backend = cuda::make_cuda_backend({.dtype = DType::kBFloat16});
+  emulated::set_device_size({});
+  EXPECT_EQ(backend.status().code(), absl::StatusCode::kResourceExhausted) << backend.status();
+  EXPECT_NE(backend.status().message().find("cuBLASLt's workspace"), std::string::npos) << backend.status();
 }
 
 TEST(RoundVector, IsToNearestEven) {

@@ -1,16 +1,45 @@
 // The choice of a product's implementation: with a library and a clock of the test's own.
 
+#include <algorithm>
 #include <map>
 
 #include "kernels/cuda/gemm/gemm.h"
 #include "kernels/rows_bucket.h"
 #include "tests/common/temp_dir.h"
 #include "tests/kernels/cuda/cuda_testing.h"
-#include "tests/kernels/cuda/fake_library.h"
 
 namespace troupe::products_choice_test {
 
 using namespace cuda_testing;
+
+// Three algorithms, of which each multiplies as plain tiles do; the third takes no more than 100 rows.
+class FakeLibrary final : public cuda::LibraryGemm {
+ public:
+  // `launched` receives each algorithm.
+  explicit FakeLibrary(std::vector<int>* launched) : launched_(launched) {}
+  std::string version() const override { return "fake 1"; }
+  std::vector<int> algorithms(const cuda::ProductOperands&, int count) override {
+    std::vector<int> all{0, 1, 2};
+    all.resize(std::min<size_t>(all.size(), static_cast<size_t>(count)));
+    return all;
+  }
+  std::string text_of(int algorithm) const override { return "number " + std::to_string(algorithm); }
+  int algorithm_of(const std::string& text) override {
+    for (int i = 0; i < 3; ++i) {
+      if (text_of(i) == text) return i;
+    }
+    return -1;
+  }
+  bool launch(cudaStream_t stream, const cuda::ProductOperands& operands, int algorithm) override {
+    if (algorithm == 2 && operands.x.shape[0] > 100) return false;
+    launched_->push_back(algorithm);
+    cuda::tiled_gemm(stream, operands);
+    return true;
+  }
+
+ private:
+  std::vector<int>* launched_;
+};
 
 class ProductsChoice : public testing::Test {
  protected:

@@ -2,8 +2,9 @@
 
 // Runs our CUDA kernels on the CPU: tests of them need no GPU, and AddressSanitizer becomes their memory
 // checker. A kernel's source is compiled by g++ as C++ with this folder first in the include path, so that
-// <cuda_runtime.h>, <cuda_bf16.h>, <cuda_fp16.h> and "kernels/cuda/device/ptx.cuh" are the ones here; link
-// cuda_emulator, which also brings the compiler's options (kernels look at one memory as several types).
+// <cuda_runtime.h>, <cuda_bf16.h>, <cuda_fp16.h>, <cublasLt.h> and "kernels/cuda/device/ptx.cuh" are the ones
+// here; link cuda_emulator, which also brings the compiler's options (kernels look at one memory as several
+// types).
 //
 // A launch runs the whole grid on the calling thread, before it returns as a rule: block after block, each
 // CUDA thread a fiber that runs until it comes to a barrier or a warp collective, waits there for the others,
@@ -16,7 +17,7 @@
 //   - when cp.async lands: not before the thread's own cp_async_wait; until then the place is full of 0xFF.
 //   - a shuffle from a lane that is not in the mask: all bits set.
 //   - when a stream's work is done, and pinned memory is read or written: at once, or when a
-//     thread waits for it: set_late().
+//     thread waits for it: set_late(). A thread that only asks has one launch or copy more done.
 //   - when a dependent launch begins (programmatic stream serialization): its first block goes as far as it
 //     gets before the launch before it runs at all, where both are known together (in a graph, or late).
 //     Before it awaits that, it may use no barrier of hopper.h's.
@@ -56,7 +57,7 @@ struct LaunchRecord {
   uint64_t switches = 0;  // between fibers
   bool dependent = false;
 };
-// The launch, of any thread, that ended last.
+// The launch, of any thread, that ended last. Of a kernel of cuBLASLt's (cublasLt.h) the number alone.
 LaunchRecord last_launch();
 
 // Reported by cudaGetDeviceProperties and cudaMemGetInfo; cudaMalloc refuses to go over the memory.

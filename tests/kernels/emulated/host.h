@@ -2,6 +2,7 @@
 
 // Shared by the parts of the host's side.
 
+#include "tests/kernels/emulated/emulator.h"
 #include "tests/kernels/emulated/host_api.h"
 
 namespace troupe::emulated {
@@ -17,6 +18,9 @@ inline constexpr int kThreadsMax = 1024;
 inline constexpr size_t kGraphBytes = size_t{8} << 20;
 void take_graph_memory();
 void give_graph_memory();
+
+// A launch ended: it is the last_launch() from now on, with the next number.
+void note_launch(LaunchRecord launch);
 
 // Returns `error` and keeps it for this thread's cudaGetLastError.
 cudaError_t noted(cudaError_t error);

@@ -25,6 +25,7 @@ enum cudaError_t {
   cudaErrorNotSupported = 801,
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorGraphExecUpdateFailure = 910,
+  cudaErrorInvalidClusterSize = 912,
   cudaErrorUnknown = 999,
 };
 const char* cudaGetErrorName(cudaError_t error);
@@ -103,7 +104,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end);  // always 0
 
 // --- graphs: the captured work of a stream, replayed; two graphs differ by their nodes: kernels, dependent
-// or not, and copies
+// or not, and copies. An update keeps the clusters that were instantiated, as drivers do without a word; a
+// kernel that was launched with others does nothing then.
 
 struct CUgraph_st;
 struct CUgraphExec_st;
@@ -128,14 +130,21 @@ enum cudaGraphDependencyType {
 struct cudaGraphEdgeData {
   unsigned char from_port, to_port, type;
 };
-cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count);  // the number alone
-// The edges lead from each node to the one behind it; their ends are not written.
+enum cudaGraphNodeType {
+  cudaGraphNodeTypeKernel = 0,
+  cudaGraphNodeTypeMemcpy = 1,
+};
+// Where the lists are null, their length alone. Every other graph has its lists backwards.
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count);
+// The edges lead from each node to the one behind it.
 cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
                               cudaGraphEdgeData* edges, size_t* count);
+cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long flags);
 cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable, cudaGraph_t graph,
                                 cudaGraphExecUpdateResultInfo* result);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream);
+// Ends the process where its last launch is still to be done: that is not documented.
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 
@@ -195,7 +204,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, T*) {
 enum cudaLaunchAttributeID {
   cudaLaunchAttributeIgnore = 0,
   cudaLaunchAttributeCooperative = 2,       // refused: blocks run one after another
-  cudaLaunchAttributeClusterDimension = 4,  // refused, for the same reason
+  cudaLaunchAttributeClusterDimension = 4,  // its blocks run one after another, too: nothing that they share
   cudaLaunchAttributeProgrammaticStreamSerialization = 6,
 };
 struct cudaLaunchAttributeValue {
@@ -209,6 +218,9 @@ struct cudaLaunchAttribute {
   cudaLaunchAttributeID id;
   cudaLaunchAttributeValue val;
 };
+// Of kernels' nodes, cudaLaunchAttributeClusterDimension alone: 0 x 0 x 0 where the launch had none.
+cudaError_t cudaGraphKernelNodeGetAttribute(cudaGraphNode_t node, cudaLaunchAttributeID id,
+                                            cudaLaunchAttributeValue* value);
 struct cudaLaunchConfig_t {
   dim3 gridDim;
   dim3 blockDim;

@@ -52,9 +52,21 @@ TEST_F(EmulatedHost, LaunchesAreCheckedAsOnTheDevice) {
             cudaSuccess);
   EXPECT_EQ(launch_error(1, 32, 200 << 10), cudaSuccess);
   EXPECT_EQ(launch_error(1, 32, (200 << 10) + 1), cudaErrorInvalidValue);
-  cudaLaunchAttribute cluster{cudaLaunchAttributeClusterDimension, {0, {2, 1, 1}, 0}};
-  const cudaLaunchConfig_t config{2, 32, 128, nullptr, &cluster, 1};
-  EXPECT_EQ(cudaLaunchKernelEx(&config, count_threads, &total), cudaErrorNotSupported);
+}
+
+TEST_F(EmulatedHost, ClustersDivideTheGrid) {
+  int total = 0;
+  const auto launch_error = [&](dim3 grid, unsigned x, unsigned y) {
+    cudaLaunchAttribute cluster{cudaLaunchAttributeClusterDimension, {0, {x, y, 1}, 0}};
+    const cudaLaunchConfig_t config{grid, 32, 128, nullptr, &cluster, 1};
+    return cudaLaunchKernelEx(&config, count_threads, &total);
+  };
+  EXPECT_EQ(launch_error(dim3(4, 2), 2, 2), cudaSuccess);
+  EXPECT_EQ(total, 8 * 32);
+  EXPECT_EQ(launch_error(3, 2, 1), cudaErrorInvalidClusterSize);
+  EXPECT_EQ(launch_error(2, 0, 1), cudaErrorInvalidClusterSize);
+  EXPECT_EQ(launch_error(16, 16, 1), cudaErrorInvalidClusterSize);
+  EXPECT_EQ(total, 8 * 32);
 }
 
 TEST_F(EmulatedHost, TheLastLaunchIsKnown) {

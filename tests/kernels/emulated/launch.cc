@@ -14,6 +14,7 @@ namespace {
 constexpr unsigned kBlocksMaxX = 0x7fffffff;
 constexpr unsigned kBlocksMaxYZ = 65535;
 constexpr unsigned kThreadsMaxZ = 64;
+constexpr unsigned kClusterBlocksMax = 8;  // that every device has which has clusters
 
 // The process's.
 struct Launches {
@@ -41,6 +42,23 @@ bool is_dependent(const cudaLaunchConfig_t& config) {
   });
 }
 
+// 0 x 0 x 0: none.
+dim3 cluster_of(const cudaLaunchConfig_t& config) {
+  dim3 cluster{0, 0, 0};
+  for (unsigned i = 0; i < config.numAttrs; ++i) {
+    const auto& value = config.attrs[i].val.clusterDim;
+    if (config.attrs[i].id == cudaLaunchAttributeClusterDimension) cluster = {value.x, value.y, value.z};
+  }
+  return cluster;
+}
+
+// Clusters divide the grid.
+bool is_cluster_of(const dim3& cluster, const dim3& grid) {
+  if (cluster.x == 0 && cluster.y == 0 && cluster.z == 0) return true;
+  return is_within(cluster, grid) && grid.x % cluster.x == 0 && grid.y % cluster.y == 0 &&
+         grid.z % cluster.z == 0 && cluster.x * cluster.y * cluster.z <= kClusterBlocksMax;
+}
+
 cudaError_t check_launch(const cudaLaunchConfig_t& config, const void* kernel) {
   const dim3& threads = config.blockDim;
   if (!is_within(config.gridDim, {kBlocksMaxX, kBlocksMaxYZ, kBlocksMaxYZ}) ||
@@ -50,12 +68,11 @@ cudaError_t check_launch(const cudaLaunchConfig_t& config, const void* kernel) {
   }
   for (unsigned i = 0; i < config.numAttrs; ++i) {
     const cudaLaunchAttribute& attribute = config.attrs[i];
-    const auto& cluster = attribute.val.clusterDim;
-    if ((attribute.id == cudaLaunchAttributeCooperative && attribute.val.cooperative != 0) ||
-        (attribute.id == cudaLaunchAttributeClusterDimension && cluster.x * cluster.y * cluster.z != 1)) {
+    if (attribute.id == cudaLaunchAttributeCooperative && attribute.val.cooperative != 0) {
       return cudaErrorNotSupported;
     }
   }
+  if (!is_cluster_of(cluster_of(config), config.gridDim)) return cudaErrorInvalidClusterSize;
   const auto& allowed = launches().dynamic_shared_bytes_max;
   const auto own = allowed.find(kernel);
   const int bytes_max = own == allowed.end() ? kSharedBytesOfAnyLaunch : own->second;
@@ -75,6 +92,12 @@ LaunchRecord last_launch() {
   return launches().last;
 }
 
+void note_launch(LaunchRecord launch) {
+  const std::lock_guard lock(launches().mutex);
+  launch.number = launches().last.number + 1;
+  launches().last = launch;
+}
+
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Entry entry,
                    std::shared_ptr<const void> call) {
   Grid grid{config.gridDim, config.blockDim, config.dynamicSmemBytes, entry, call.get(), Order::kForward, 0};
@@ -86,7 +109,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Entry e
     grid.order = launches().order;
     grid.seed = launches().seed;
   }
-  Work work{kernel, nullptr, nullptr};
+  Work work{kernel, nullptr, nullptr, cluster_of(config)};
   const auto begun_on = std::make_shared<Engine*>(nullptr);
   if (grid.dependent) {
     work.begin = [grid, call, begun_on] {
@@ -97,9 +120,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Entry e
   work.run = [grid, call = std::move(call), begun_on] {
     Engine* const begun = std::exchange(*begun_on, nullptr);
     const uint64_t switches = (begun != nullptr ? *begun : Engine::idle_of_this_thread()).run(grid);
-    const std::lock_guard lock(launches().mutex);
-    launches().last = {grid.blocks, grid.threads,  grid.dynamic_shared_bytes, launches().last.number + 1,
-                       switches,    grid.dependent};
+    note_launch({grid.blocks, grid.threads, grid.dynamic_shared_bytes, 0, switches, grid.dependent});
   };
   enqueue(config.stream, std::move(work));
   return cudaSuccess;

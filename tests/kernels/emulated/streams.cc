@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -28,6 +30,10 @@ class Queue {
     const std::lock_guard lock(mutex_);
     return done_ + work_.size();
   }
+  uint64_t done() const {
+    const std::lock_guard lock(mutex_);
+    return done_;
+  }
   // Runs the work before the `end`th.
   void run_to(uint64_t end) {
     const std::lock_guard lock(mutex_);
@@ -39,6 +45,11 @@ class Queue {
     }
   }
   void run() { run_to(~uint64_t{0}); }
+  // Runs one piece of the work before the `end`th, if there is any. Returns whether all of it is done.
+  bool run_one_to(uint64_t end) {
+    run_to(std::min(end, done() + 1));
+    return done() >= end;
+  }
 
  private:
   // Two launches of one kernel would share its `__shared__` arrays of fixed size.
@@ -74,11 +85,17 @@ using troupe::emulated::Queue;
 using troupe::emulated::Work;
 
 // Opaque handles: their own allocations, so that the leak checker sees one that is not given back.
+struct CUgraphNode_st {
+  Work work;
+};
 struct CUgraph_st {
-  std::vector<Work> nodes;
+  std::deque<CUgraphNode_st> nodes;
+  bool lists_backwards = false;
 };
 struct CUgraphExec_st {
   std::vector<Work> nodes;
+  std::shared_ptr<Queue> queue;  // of its last launch, which ends at `end`; null: never launched
+  uint64_t end = 0;
 };
 struct CUstream_st {
   std::shared_ptr<Queue> queue = std::make_shared<Queue>();
@@ -93,7 +110,10 @@ namespace troupe::emulated {
 
 void enqueue(cudaStream_t stream, Work work) {
   if (stream == nullptr) return work.run();
-  if (stream->captured != nullptr) return stream->captured->nodes.push_back(std::move(work));
+  if (stream->captured != nullptr) {
+    stream->captured->nodes.push_back({std::move(work)});
+    return;
+  }
   stream->queue->push(std::move(work));
   if (!is_late) stream->queue->run();
 }
@@ -121,6 +141,24 @@ cudaError_t wait_for(cudaEvent_t event) {
   if (event == nullptr) return noted(cudaErrorInvalidResourceHandle);
   if (event->queue != nullptr) event->queue->run_to(event->end);
   return cudaSuccess;
+}
+
+size_t place_in_list(const CUgraph_st& graph, size_t i, size_t count) {
+  return graph.lists_backwards ? count - 1 - i : i;
+}
+
+bool operator==(const dim3& a, const dim3& b) {
+  return a.x == b.x && a.y == b.y && a.z == b.z;
+}
+
+// An update's work on a node.
+void take_over(const Work& captured, Work& node) {
+  const dim3 instantiated = node.cluster;
+  node = captured;
+  node.cluster = instantiated;
+  if (captured.cluster == instantiated) return;
+  node.run = [] {};
+  if (node.begin != nullptr) node.begin = [] {};
 }
 
 }  // namespace
@@ -155,7 +193,9 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  return cudaStreamSynchronize(stream);
+  if (stream == nullptr) return cudaSuccess;
+  if (stream->captured != nullptr) return noted(cudaErrorStreamCaptureUnsupported);
+  return stream->queue->run_one_to(stream->queue->end()) ? cudaSuccess : noted(cudaErrorNotReady);
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t event, unsigned) {
@@ -190,7 +230,9 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  return wait_for(event);
+  if (event == nullptr) return noted(cudaErrorInvalidResourceHandle);
+  const bool done = event->queue == nullptr || event->queue->run_one_to(event->end);
+  return done ? cudaSuccess : noted(cudaErrorNotReady);
 }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
@@ -208,55 +250,85 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   if (stream == nullptr || stream->captured == nullptr) return noted(cudaErrorInvalidValue);
+  static std::atomic<unsigned> serial = 0;
   *graph = stream->captured.release();
+  (*graph)->lists_backwards = serial++ % 2 == 1;
   --capturing_count;
   return cudaSuccess;
 }
 
-cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t*, size_t* count) {
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
   *count = graph->nodes.size();
+  for (size_t i = 0; nodes != nullptr && i < *count; ++i)
+    nodes[place_in_list(*graph, i, *count)] = &graph->nodes[i];
   return cudaSuccess;
 }
 
-cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t*, cudaGraphNode_t*, cudaGraphEdgeData* edges,
-                              size_t* count) {
-  const std::vector<Work>& nodes = graph->nodes;
-  *count = nodes.empty() ? 0 : nodes.size() - 1;
+cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
+                              cudaGraphEdgeData* edges, size_t* count) {
+  *count = graph->nodes.empty() ? 0 : graph->nodes.size() - 1;
   for (size_t i = 0; edges != nullptr && i < *count; ++i) {
-    const bool programmatic = nodes[i].kernel != nullptr && nodes[i + 1].begin != nullptr;
+    const size_t place = place_in_list(*graph, i, *count);
+    from[place] = &graph->nodes[i];
+    to[place] = &graph->nodes[i + 1];
+    const bool programmatic = from[place]->work.kernel != nullptr && to[place]->work.begin != nullptr;
     const auto type = programmatic ? cudaGraphDependencyTypeProgrammatic : cudaGraphDependencyTypeDefault;
-    edges[i] = {0, 0, static_cast<unsigned char>(type)};
+    edges[place] = {0, 0, static_cast<unsigned char>(type)};
   }
   return cudaSuccess;
 }
 
+cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
+  *type = node->work.kernel != nullptr ? cudaGraphNodeTypeKernel : cudaGraphNodeTypeMemcpy;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphKernelNodeGetAttribute(cudaGraphNode_t node, cudaLaunchAttributeID id,
+                                            cudaLaunchAttributeValue* value) {
+  if (node->work.kernel == nullptr || id != cudaLaunchAttributeClusterDimension) {
+    return noted(cudaErrorInvalidValue);
+  }
+  const dim3& cluster = node->work.cluster;
+  value->clusterDim = {cluster.x, cluster.y, cluster.z};
+  return cudaSuccess;
+}
+
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
-  *executable = new CUgraphExec_st{graph->nodes};
+  *executable = new CUgraphExec_st;
+  for (const CUgraphNode_st& node : graph->nodes) (*executable)->nodes.push_back(node.work);
   take_graph_memory();
   return cudaSuccess;
 }
 
 cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable, cudaGraph_t graph,
                                 cudaGraphExecUpdateResultInfo*) {
-  const auto same_kind = [](const Work& a, const Work& b) {
-    return (a.kernel == nullptr) == (b.kernel == nullptr) && (a.begin == nullptr) == (b.begin == nullptr);
+  const auto same_kind = [](const Work& a, const CUgraphNode_st& b) {
+    return (a.kernel == nullptr) == (b.work.kernel == nullptr) &&
+           (a.begin == nullptr) == (b.work.begin == nullptr);
   };
   if (!std::equal(executable->nodes.begin(), executable->nodes.end(), graph->nodes.begin(),
                   graph->nodes.end(), same_kind)) {
     return noted(cudaErrorGraphExecUpdateFailure);
   }
-  executable->nodes = graph->nodes;
+  for (size_t i = 0; i < executable->nodes.size(); ++i) take_over(graph->nodes[i].work, executable->nodes[i]);
   return cudaSuccess;
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   for (const Work& node : executable->nodes) stream->queue->push(node);
+  executable->queue = stream->queue;
+  executable->end = stream->queue->end();
   if (!is_late) stream->queue->run();
   return cudaSuccess;
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
-  if (executable != nullptr) give_graph_memory();
+  if (executable == nullptr) return noted(cudaErrorInvalidValue);
+  if (executable->queue != nullptr && executable->queue->done() < executable->end) {
+    std::fprintf(stderr, "emulated CUDA: a graph is destroyed whose launch is still to be done\n");
+    std::abort();
+  }
+  give_graph_memory();
   delete executable;
   return cudaSuccess;
 }

@@ -15,6 +15,8 @@ struct Work {
   // The part of a dependent launch that needs nothing of the work before it, which has not run; or null. Its
   // caller calls run() on the same thread, with one other kernel's at most between.
   std::function<void()> begin;
+  // Blocks of a thread-block cluster, as the launch's attribute says; 0: it has none, or this is a copy.
+  dim3 cluster{0, 0, 0};
 };
 
 // Runs it at once, or when a thread waits for the stream (set_late()), or adds it to the captured graph.

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime.h>
 
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda/device/ptx.cuh"
@@ -114,6 +115,52 @@ TEST_F(EmulatedStreams, AGraphIsReplayedAndTakesOverWhatAnotherCaptured) {
   EXPECT_EQ(*device_, 33) << "what was launched before the update is not changed by it";
   for (const cudaGraph_t graph : {first, other, longer}) EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
   EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+}
+
+TEST_F(EmulatedStreams, AnUpdatedGraphKeepsItsClusters) {
+  cudaGraphNode_t node = nullptr;
+  const auto capture = [&](unsigned x) {
+    EXPECT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed), cudaSuccess);
+    cudaLaunchAttribute cluster{cudaLaunchAttributeClusterDimension, {0, {x, 1, 1}, 0}};
+    const cudaLaunchConfig_t config{2, 1, 0, stream_, &cluster, x == 0 ? 0u : 1u};
+    EXPECT_EQ(cudaLaunchKernelEx(&config, add, device_, 1), cudaSuccess);
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+    size_t count = 1;
+    EXPECT_EQ(cudaGraphGetNodes(graph, &node, &count), cudaSuccess);
+    cudaLaunchAttributeValue value = {};
+    EXPECT_EQ(cudaGraphKernelNodeGetAttribute(node, cudaLaunchAttributeClusterDimension, &value),
+              cudaSuccess);
+    EXPECT_EQ(value.clusterDim.x, x);
+    return graph;
+  };
+  const cudaGraph_t without = capture(0), of_two = capture(2);
+  cudaGraphExec_t executable = nullptr;
+  ASSERT_EQ(cudaGraphInstantiate(&executable, of_two, 0), cudaSuccess);
+  cudaGraphExecUpdateResultInfo result = {};
+  for (const auto& [graph, sum] : {std::pair{of_two, 2}, std::pair{without, 2}, std::pair{of_two, 4}}) {
+    EXPECT_EQ(cudaGraphExecUpdate(executable, graph, &result), cudaSuccess);
+    EXPECT_EQ(cudaGraphLaunch(executable, stream_), cudaSuccess);
+    cudaStreamSynchronize(stream_);
+    EXPECT_EQ(*device_, sum) << "of the wrong clusters nothing comes";
+  }
+  for (const cudaGraph_t graph : {without, of_two}) EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  EXPECT_EQ(cudaGraphLaunch(executable, stream_), cudaSuccess);
+  EXPECT_DEATH(cudaGraphExecDestroy(executable), "a graph is destroyed whose launch is still to be done");
+  cudaStreamSynchronize(stream_);
+  EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+}
+
+TEST_F(EmulatedStreams, AThreadThatOnlyAsksGetsTheWorkDoneBitByBit) {
+  add_later(3);
+  ASSERT_EQ(cudaEventRecord(event_, stream_), cudaSuccess);
+  add_later(4);
+  EXPECT_EQ(cudaStreamQuery(stream_), cudaErrorNotReady);
+  EXPECT_EQ(*device_, 3);
+  EXPECT_EQ(cudaEventQuery(event_), cudaSuccess);
+  EXPECT_EQ(*device_, 3);
+  EXPECT_EQ(cudaStreamQuery(stream_), cudaSuccess);
+  EXPECT_EQ(*device_, 7);
 }
 
 constexpr int kThreads = 64;
