@@ -14,6 +14,18 @@ constexpr const char* kOp = "step graph";
 // A few forms for each implementation that a number of rows or of keys brings with it.
 constexpr size_t kExecutablesMax = 16;
 
+// A graph's edges; into null pointers, only their number. (CUDA 13 has changed the function's meaning.)
+cudaError_t get_edges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, cudaGraphEdgeData* edges,
+                      size_t* count) {
+#if CUDART_VERSION >= 13000
+  return cudaGraphGetEdges(graph, from, to, edges, count);
+#else
+  const cudaError_t error = cudaGraphGetEdges_v2(graph, from, to, edges, count);
+  // A driver older than 12.3 has edges of one type alone.
+  return error == cudaErrorCallRequiresNewerDriver ? cudaGraphGetEdges(graph, from, to, count) : error;
+#endif
+}
+
 }  // namespace
 
 StepGraphs::StepGraphs(cudaStream_t stream) : stream_(stream) {
@@ -53,10 +65,10 @@ StepGraphs::Form StepGraphs::form_of(cudaGraph_t graph) {
   Form form;
   check_cuda(kOp, cudaGraphGetNodes(graph, nullptr, &form.nodes));
   size_t count = 0;
-  check_cuda(kOp, cudaGraphGetEdges(graph, nullptr, nullptr, nullptr, &count));
+  check_cuda(kOp, get_edges(graph, nullptr, nullptr, nullptr, &count));
   std::vector<cudaGraphNode_t> from(count), to(count);
   std::vector<cudaGraphEdgeData> edges(count);
-  if (count > 0) check_cuda(kOp, cudaGraphGetEdges(graph, from.data(), to.data(), edges.data(), &count));
+  if (count > 0) check_cuda(kOp, get_edges(graph, from.data(), to.data(), edges.data(), &count));
   for (const cudaGraphEdgeData& edge : edges) form.edges.push_back(edge.type);
   return form;
 }
