@@ -25,10 +25,11 @@ std::string release(int version) {
 
 std::string driver_too_old(int driver, int built) {
   const bool of_13 = built >= 13000;
+  const bool other_would_do = of_13 && driver >= 12000;
   return absl::StrCat(
-      "the NVIDIA driver is for CUDA ", release(driver), ", this build is of CUDA ", release(built),
-      ": install driver ", of_13 ? "580" : "525", " or newer",
-      of_13 && driver >= 12000 ? ", or a build of CUDA 12.8, which takes drivers from 525 on" : "");
+      "the NVIDIA driver ", driver == 0 ? "is none that CUDA knows" : "is for CUDA " + release(driver),
+      ", this build is of CUDA ", release(built), ": install driver ", of_13 ? "580" : "525", " or newer",
+      other_would_do ? ", or a build of CUDA 12.8, which takes drivers from 525 on" : "");
 }
 
 bool driver_overlaps() {

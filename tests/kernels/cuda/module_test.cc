@@ -63,6 +63,9 @@ TEST(FindDevice, SaysWhatWouldDo) {
       "build of CUDA 12.8, which takes drivers from 525 on");
   EXPECT_EQ(cuda::driver_too_old(11080, 12080),
             "the NVIDIA driver is for CUDA 11.8, this build is of CUDA 12.8: install driver 525 or newer");
+  EXPECT_EQ(
+      cuda::driver_too_old(0, 13000),
+      "the NVIDIA driver is none that CUDA knows, this build is of CUDA 13.0: install driver 580 or newer");
   const Status chip = found({.major = 7});
   EXPECT_EQ(chip.code(), absl::StatusCode::kUnavailable);
   EXPECT_NE(chip.message().find("sm_80 (Ampere) or newer is needed"), std::string::npos) << chip;
