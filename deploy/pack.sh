@@ -5,7 +5,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/packages.sh"
 default_signals "$0" "$@"
 
-OUTPUT=dist.tar.xz LEVEL=6 TOTAL_MB_MAX=60 GPU_TESTS=
+OUTPUT=dist.tar.xz LEVEL=6 TOTAL_MB_MAX=60 GPU_TESTS= ALL_GPUS=
 
 usage() {
   cat <<'H'
@@ -18,6 +18,7 @@ the file and the repository together are over 60 MB.
   -o, --output FILE   (default dist.tar.xz in the repository's root)
   --gpu-tests         with bin/cuda_gpu_test and the benches, for tests/gpu/*.sh (without a CUDA compiler here, takes
                       PyPI's into .cuda/, 0.9 GB)
+  --all-gpus          with machine code for every GPU, not for A100 and Hopper alone (docs/gpu.md); build/ stays configured so
   --level N           of xz, 0 (seconds) to 9 (default 6, half a minute; 9 saves half a percent more)
   -h, --help          this text
 
@@ -38,6 +39,7 @@ while [ $# -gt 0 ]; do
     -o|--output) OUTPUT=$(realpath -m "$2"); shift 2 ;;  # as the caller sees it
     --level) LEVEL=$2; shift 2 ;;
     --gpu-tests) GPU_TESTS=1; shift ;;
+    --all-gpus) ALL_GPUS=1; shift ;;
     -h|--help) usage; exit 0 ;;
     *) die "unknown option '$1' (see --help)" 2 ;;
   esac
@@ -51,7 +53,12 @@ trap 'stop_step; rm -f "$OUTPUT.part"' EXIT
 trap 'exit 130' INT TERM
 
 need_packages "${BUILD_PACKAGES[@]}" binutils xz-utils
-[ -z "$GPU_TESTS" ] || need_cuda_toolkit
+[ -z "$GPU_TESTS$ALL_GPUS" ] || need_cuda_toolkit
+if [ -n "$ALL_GPUS" ]; then
+  mkdir -p build/run
+  step cmake --preset release -DCUDA=ON -DTROUPE_CUDA_ARCHITECTURES=all $([ -e build/CMakeCache.txt ] || echo -DTROUPE_TESTS=OFF) > build/run/configure.log 2>&1 ||
+    { tail -n 30 build/run/configure.log >&2; die "cmake failed (build/run/configure.log)"; }
+fi
 build_programs installable
 if [ -n "$GPU_TESTS" ]; then
   need_packages "${TEST_PACKAGES[@]}"

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/environment.h"
 #include "common/core/regular_file.h"
-#include "common/settings/environment.h"
 #include "gateway/config.h"
 
 namespace troupe {

@@ -45,9 +45,12 @@ void describe_model(SettingsSchema& schema, WorkerSettings& s) {
       "as long as it fits, as a chat does");
   schema
       .add("device", &s.device,
-           "what computes; auto is the best this build has; sim: nothing does, filler text comes at a "
+           "what computes; auto is the best this machine has; sim: nothing does, filler text comes at a "
            "profile's speed")
       .choices({"auto", "cpu", "cuda", "sim"});
+  schema.add("allow_cpu", &s.allow_cpu,
+             "device auto: the CPU computes where there is a GPU that cannot be used; else that ends the "
+             "start");
   schema
       .add("dtype", &s.dtype,
            "type of weights, KV and products' inputs; auto: bfloat16 where the checkpoint is in bfloat16 and "
@@ -287,23 +290,6 @@ Status check_scheduling(const WorkerSettings& s) {
   return absl::OkStatus();
 }
 
-// cuda where it is asked for, or where auto finds a device of it; else cpu.
-Status choose_device(WorkerSettings& s) {
-  const bool asked = s.device == "cuda";
-  if (s.device == "cpu") return absl::OkStatus();
-  const StatusOr<std::string> device = find_cuda_device();
-  if (!device.ok() && asked) {
-    return invalid_argument("--device cuda: " + std::string(to_std(device.status().message())));
-  }
-  s.device = device.ok() ? "cuda" : "cpu";
-  if (!device.ok() && device.status().code() != absl::StatusCode::kNotFound)
-    s.device_unusable = to_std(device.status().message());
-  if (s.device == "cuda" && s.runner.weight_format == WeightFormat::kInt8) {
-    return invalid_argument("--quantization int8: only --device cpu has it, and the device is cuda");
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 WorkerSettings::WorkerSettings() {
@@ -327,11 +313,29 @@ void describe_worker_settings(SettingsSchema& schema, WorkerSettings& settings) 
   describe_serving(schema, settings);
 }
 
+Status choose_device(WorkerSettings& s, const StatusOr<std::string>& found) {
+  const std::string reason = found.ok() ? "" : std::string(to_std(found.status().message()));
+  if (!found.ok() && s.device == "cuda") return invalid_argument("--device cuda: " + reason);
+  if (!found.ok() && found.status().code() != absl::StatusCode::kNotFound) {
+    if (!s.allow_cpu) {
+      return invalid_argument("--device auto: this machine's GPU cannot be used: " + reason +
+                              ". --device cpu, or --device auto --allow-cpu, computes on the CPU, many times "
+                              "slower");
+    }
+    s.device_unusable = reason;
+  }
+  s.device = found.ok() ? "cuda" : "cpu";
+  if (s.device == "cuda" && s.runner.weight_format == WeightFormat::kInt8) {
+    return invalid_argument("--quantization int8: only --device cpu has it, and the device is cuda");
+  }
+  return absl::OkStatus();
+}
+
 Status resolve_worker_settings(WorkerSettings& s) {
   if (s.device == "sim") {
     TROUPE_RETURN_IF_ERROR(fill_in_from_profile(s));
   } else {
-    TROUPE_RETURN_IF_ERROR(choose_device(s));
+    if (s.device != "cpu") TROUPE_RETURN_IF_ERROR(choose_device(s, find_cuda_device()));
     if (s.runner.model_dir.empty()) {
       return invalid_argument("--model is required: the directory that holds config.json and *.safetensors");
     }

@@ -32,7 +32,8 @@ struct WorkerSettings {
   ContentTokens special_tokens_in_content = ContentTokens::kText;
   bool openai_defaults = false;
   std::string device = "auto";
-  std::string device_unusable;  // resolved: why "auto" is cpu although the machine has a driver for more
+  bool allow_cpu = false;
+  std::string device_unusable;  // resolved: why "auto" is cpu although the machine has a GPU
   std::string dtype = "auto";
   bool disable_cascade_attn = false;
   bool async_scheduling = true;
@@ -68,6 +69,11 @@ void describe_worker_settings(SettingsSchema& schema, WorkerSettings& settings);
 // "auto", 0 and empty stand for where that needs no model. Certificates and keys are read, for whether they
 // can be used. Errors are kInvalidArgument and name the flag.
 Status resolve_worker_settings(WorkerSettings& settings);
+
+// Makes "cuda" or "cpu" of "auto", by what find_cuda_device() (kernels/backends.h) says. kInvalidArgument
+// where "cuda" is not to be had, and for "auto" where there is a GPU that cannot be used, unless allow_cpu.
+// REQUIRES: the device is one of those two.
+Status choose_device(WorkerSettings& settings, const StatusOr<std::string>& found);
 
 // "float32", "bfloat16", or for "auto": bfloat16 where the checkpoint is in bfloat16 and this CPU multiplies
 // it natively (AVX512-BF16); emulated, it is slower than float32. REQUIRES: `dtype` is one of the three.

@@ -50,7 +50,8 @@ class CudaBackend final : public Backend {
       : options_(options),
         parts_(std::move(parts)),
         stream_(parts_.stream.get()),
-        launch_stream_(stream_, options.cuda.overlaps && !options.cuda.reference_ops && has_hopper_code()),
+        launch_stream_(stream_, options.cuda.overlaps && !options.cuda.reference_ops && driver_overlaps() &&
+                                    has_hopper_code()),
         graphs_(stream_),
         products_(stream_, std::move(parts_.library),
                   {.device = parts_.device,

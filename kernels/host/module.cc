@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/host/cublas_folders.h"
 
 namespace troupe {
 
@@ -21,12 +22,26 @@ void find(void* module, const char* name, F& function) {
   function = reinterpret_cast<F>(dlsym(module, name));
 }
 
-StatusOr<Module> open_module(const std::string& path) {
-  void* const opened = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (opened == nullptr) {
-    const char* const reason = dlerror();
-    return absl::UnavailableError(reason == nullptr ? path + ": cannot be opened" : reason);
+// Opens the file and all that it needs; cuBLASLt also from where the loader does not look.
+StatusOr<void*> open_file(const std::string& path) {
+  std::error_code error;
+  if (path.find('/') != std::string::npos && !std::filesystem::exists(path, error)) {
+    return absl::UnavailableError(path + ": there is no such file: this is a build without that backend");
   }
+  const auto places = CublasPlaces::of_environment();
+  open_named_cublas(places);
+  for (bool searched = false;; searched = true) {
+    if (void* const opened = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL); opened != nullptr) return opened;
+    const char* const said = dlerror();
+    const std::string reason = said == nullptr ? path + ": cannot be opened" : said;
+    const std::string library = missing_cublas(reason);
+    if (searched || library.empty()) return absl::UnavailableError(reason);
+    TROUPE_RETURN_IF_ERROR(open_cublas(library, places));
+  }
+}
+
+StatusOr<Module> open_module(const std::string& path) {
+  TROUPE_ASSIGN_OR_RETURN(void* const opened, open_file(path));
   const char* (*interface)() = nullptr;
   Module module;
   find(opened, "troupe_backend_interface", interface);

@@ -19,7 +19,8 @@ inline constexpr const char* kBackendInterface = "troupe-backend-10 " __VERSION_
 std::string module_path(std::string_view name);
 
 // Both leave the module at `path` open to the end of the process. kUnavailable where it cannot be opened, is
-// of another build, or finds no device it can use; the message says which.
+// of another build, or finds no device it can use; the message says which. kNotFound where there is no
+// device. cuBLASLt is also looked for where the loader does not look (cublas_folders.h).
 //
 // The device that a backend of it would take, in words.
 StatusOr<std::string> find_device(const std::string& path);

@@ -77,21 +77,33 @@ def test_without_a_module_that_opens_it_fails(tmp_path):
         assert f"{part}: FAILED" in ended.stdout, ended.stdout + ended.stderr
 
 
-@pytest.mark.parametrize("gpu", [True, False])
-def test_where_there_is_a_driver_but_no_module_the_cpu_serves_and_it_is_said(tmp_path, gpu):
-    packed(tmp_path, BIN / "troupe-sim")
-    tree = tmp_path / "troupe"
-    worker = subprocess.Popen([tree / "bin/troupe-worker", "--model", tree / "share/troupe/configs/demo-model", "--port", "0", "--kv-cache-tokens", "2048"],
-                              env=machine(tmp_path, gpu), stderr=subprocess.PIPE, text=True)
+def started(folder, gpu, *flags):
+    """A worker with a module that cannot be opened: how it ended (0: it was stopped once it served) and its log."""
+    packed(folder, BIN / "troupe-sim")
+    tree = folder / "troupe"
+    worker = subprocess.Popen([tree / "bin/troupe-worker", "--model", tree / "share/troupe/configs/demo-model", "--port", "0", "--kv-cache-tokens", "2048", *flags],
+                              env=machine(folder, gpu), stderr=subprocess.PIPE, text=True)
     lines = []
     for line in worker.stderr:
         lines.append(line)
         if "event=listening" in line:
+            worker.terminate()
             break
-    worker.terminate()
-    assert worker.wait(60) == 0, lines
+    return worker.wait(60), lines
+
+
+def test_where_there_is_a_driver_but_no_module_it_does_not_start_and_says_what_would(tmp_path):
+    code, lines = started(tmp_path, True)
+    assert code == 2, lines
+    assert all(word in "".join(lines) for word in ("--device auto: this machine's GPU cannot be used", "libtroupe-cuda.so", "--device cpu", "--allow-cpu")), lines
+
+
+@pytest.mark.parametrize("gpu, flags", [(True, ["--allow-cpu"]), (True, ["--device", "cpu"]), (False, [])])
+def test_the_cpu_serves_where_it_is_allowed_or_there_is_no_gpu(tmp_path, gpu, flags):
+    code, lines = started(tmp_path, gpu, *flags)
+    assert code == 0, lines
     said = [line for line in lines if "event=device_unusable" in line]
-    assert len(said) == gpu and all("libtroupe-cuda.so" in line and "WARN" in line.upper() for line in said), lines
+    assert len(said) == (flags == ["--allow-cpu"]) and all("libtroupe-cuda.so" in line and "WARN" in line.upper() for line in said), lines
 
 
 def test_a_missing_archive_is_named(tmp_path):

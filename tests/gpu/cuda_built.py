@@ -2,7 +2,9 @@
 """libtroupe-cuda.so was built, for every GPU it is meant for, and needs what it says it needs: machines without a GPU run the
 kernels on an emulator, which would pass with the module left out.
 
-    cuda_built.py MODULE CUOBJDUMP
+    cuda_built.py MODULE CUOBJDUMP ARCHITECTURE…
+
+ARCHITECTURE: as CMAKE_CUDA_ARCHITECTURES has it: 80 is machine code and PTX, 90a-real the one, 90-virtual the other.
 """
 import collections
 import pathlib
@@ -11,9 +13,6 @@ import shutil
 import subprocess
 import sys
 
-# cmake/cuda.cmake: machine code for both, and the older one's PTX for what is newer than either.
-MACHINE_CODE, PTX = ["sm_80", "sm_90a"], ["sm_80"]
-
 
 def listed(cuobjdump, option, module):
     """{architecture: how many files of code for it}, of lines such as `ELF file 1: libtroupe-cuda.1.sm_80.cubin`."""
@@ -21,14 +20,15 @@ def listed(cuobjdump, option, module):
     return collections.Counter(re.findall(r"^\w+ file +\d+: \S+\.(sm_\w+)\.\w+$", done.stdout, re.M))
 
 
-def findings(module, cuobjdump):
+def findings(module, cuobjdump, architectures):
     if not module.is_file():
         return [f"there is no {module}: it was configured without CUDA, or not built"]
     if not shutil.which(cuobjdump):
         return [f"there is no cuobjdump to look into it with: {cuobjdump}"]
     found = []
     machine_code, ptx = listed(cuobjdump, "--list-elf", module), listed(cuobjdump, "--list-ptx", module)
-    for what, has, wanted in (("machine code", machine_code, MACHINE_CODE), ("PTX", ptx, PTX)):
+    for what, has, other in (("machine code", machine_code, "-virtual"), ("PTX", ptx, "-real")):
+        wanted = sorted("sm_" + name.split("-")[0] for name in architectures if not name.endswith(other))
         if sorted(has) != wanted:
             found.append(f"{what} for {sorted(has)}, not {wanted}")
     if len({*machine_code.values(), *ptx.values()}) > 1:
@@ -44,9 +44,11 @@ def findings(module, cuobjdump):
 
 
 def main():
-    module, cuobjdump = pathlib.Path(sys.argv[1]), sys.argv[2]
-    found = findings(module, cuobjdump)
-    print("\n".join(found) or f"{module.name}: {module.stat().st_size / 1e6:.1f} MB for {', '.join(MACHINE_CODE)}")
+    module, cuobjdump, architectures = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
+    if not architectures:
+        raise SystemExit(__doc__)
+    found = findings(module, cuobjdump, architectures)
+    print("\n".join(found) or f"{module.name}: {module.stat().st_size / 1e6:.1f} MB for {', '.join(architectures)}")
     return 1 if found else 0
 
 

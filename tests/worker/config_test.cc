@@ -140,6 +140,31 @@ TEST(WorkerConfig, ResolveReplacesAuto) {
   EXPECT_GE(settings.runner.threads, 1);
 }
 
+TEST(WorkerConfig, AGpuThatCannotBeUsedEndsTheStartUnlessTheCpuIsAllowed) {
+  const StatusOr<std::string> old_driver = absl::UnavailableError("the driver is old: install 580"),
+                              none = absl::NotFoundError("no driver"), usable = "NVIDIA H200 (sm_90)";
+  const auto after = [](const char* device, bool allow_cpu, const StatusOr<std::string>& found) {
+    auto settings = with_model();
+    settings.device = device;
+    settings.allow_cpu = allow_cpu;
+    const Status status = choose_device(settings, found);
+    return status.ok() ? settings.device + "|" + settings.device_unusable
+                       : std::string(to_std(status.message()));
+  };
+  EXPECT_EQ(after("auto", false, usable), "cuda|");
+  EXPECT_EQ(after("auto", false, none), "cpu|");
+  EXPECT_EQ(after("auto", true, old_driver), "cpu|the driver is old: install 580");
+  EXPECT_EQ(
+      after("auto", false, old_driver),
+      "--device auto: this machine's GPU cannot be used: the driver is old: install 580. --device cpu, or "
+      "--device auto --allow-cpu, computes on the CPU, many times slower");
+  for (const bool allow_cpu : {false, true}) {
+    EXPECT_EQ(after("cuda", allow_cpu, old_driver), "--device cuda: the driver is old: install 580");
+    EXPECT_EQ(after("cuda", allow_cpu, none), "--device cuda: no driver");
+    EXPECT_EQ(after("cuda", allow_cpu, usable), "cuda|");
+  }
+}
+
 TEST(WorkerConfig, SimTakesUnsetValuesFromItsProfile) {
   WorkerSettings settings;
   settings.device = "sim";

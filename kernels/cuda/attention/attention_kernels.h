@@ -14,8 +14,10 @@
 namespace troupe::cuda {
 
 // Whether the code that the device has loaded was made for sm_90 or later (all kernels are compiled for the
-// same architectures): launches are awaited, and attention_wgmma.cu has a body.
+// same architectures): launches are awaited.
 bool has_hopper_code();
+// Whether it is sm_90a's own: attention_wgmma.cu has a body. Compiled from sm_90's PTX it has none.
+bool has_warpgroup_code();
 
 struct AttentionIndices {
   const int32_t* token_requests;  // (T): the request of each query

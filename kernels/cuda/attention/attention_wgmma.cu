@@ -269,7 +269,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   TROUPE_DYNAMIC_SHARED(memory);
   attend<kHeadDim, kSlopes>(map, p, items, memory);
 #else
-  __trap();  // has_hopper_code() was not asked
+  __trap();  // has_warpgroup_code() was not asked
 #endif
 }
 
@@ -284,10 +284,23 @@ void launch_tiles(const LaunchStream& stream, const MmaAttention& p, const CUten
 
 }  // namespace
 
-bool has_hopper_code() {
+namespace {
+
+cudaFuncAttributes loaded_code() {
   cudaFuncAttributes attributes{};
   check_cuda("loaded code", cudaFuncGetAttributes(&attributes, attend_warpgroups<128, false>));
-  return attributes.ptxVersion >= 90;
+  return attributes;
+}
+
+}  // namespace
+
+bool has_hopper_code() {
+  return loaded_code().ptxVersion >= 90;
+}
+
+// The versions of sm_90 and of sm_90a are the same number; a kernel without a body has next to no registers.
+bool has_warpgroup_code() {
+  return has_hopper_code() && loaded_code().numRegs > kProducerRegisters;
 }
 
 void attention_wgmma(const LaunchStream& stream, MmaAttention p, const CUtensorMap& map,

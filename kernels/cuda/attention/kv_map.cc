@@ -40,10 +40,10 @@ std::optional<CUtensorMap> make_kv_map(const BoundKv& kv) {
   const KvLayout& layout = kv.layout;
   const auto dims = static_cast<cuuint64_t>(layout.head_dim);
   const auto rows = static_cast<cuuint64_t>(kv.block_count * layout.block_elements() / layout.head_dim);
-  const bool takes = (layout.head_dim == 64 || layout.head_dim == 128) &&
-                     layout.block_size >= kLeastKvBlock && layout.block_size <= kLargestKvBlock &&
-                     std::has_single_bit(static_cast<unsigned>(layout.block_size)) && rows > 0 &&
-                     rows <= cuuint64_t{std::numeric_limits<int>::max()} && is_hopper() && has_hopper_code();
+  const bool takes =
+      (layout.head_dim == 64 || layout.head_dim == 128) && layout.block_size >= kLeastKvBlock &&
+      layout.block_size <= kLargestKvBlock && std::has_single_bit(static_cast<unsigned>(layout.block_size)) &&
+      rows > 0 && rows <= cuuint64_t{std::numeric_limits<int>::max()} && is_hopper() && has_warpgroup_code();
   const auto encode = takes ? find_encoder() : nullptr;
   if (encode == nullptr) return std::nullopt;
   CUtensorMap map;

@@ -9,8 +9,12 @@
 namespace troupe::cuda {
 
 // The first device that CUDA shows (CUDA_VISIBLE_DEVICES chooses): "NVIDIA H100 80GB HBM3 (sm_90)".
-// kUnavailable with the reason where there is none or it is too old.
+// kNotFound where there is none. kUnavailable where it, or its driver, is too old, with what would do.
 StatusOr<std::string> find_device();
+// Why a driver for CUDA `driver` (cudaDriverGetVersion(): 12040 is 12.4) does not run code of CUDA `built`.
+std::string driver_too_old(int driver, int built);
+// Whether the driver takes graphs with launches that overlap: of CUDA 12.3 or newer.
+bool driver_overlaps();
 // Multiprocessors of the device.
 int processor_count();
 

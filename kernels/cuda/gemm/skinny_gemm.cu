@@ -173,9 +173,21 @@ struct Outputs {
 // of them at once.
 constexpr int kNormPad = 32;
 
+// Blocks a processor, by registers: Blackwell's code needs some more.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+constexpr int kBlocksOfNormed = 2, kBlocksOfFourTiles = __CUDA_ARCH__ >= 1200 ? 1 : 2;
+#else
+constexpr int kBlocksOfNormed = 3, kBlocksOfFourTiles = 2;
+#endif
+template <int kTiles, int kNormPieces>
+constexpr int kBlocksOfProcessor = kTiles == 4                       ? kBlocksOfFourTiles
+                                   : kNormPieces == 2                ? kBlocksOfNormed
+                                   : kTiles == 1 && kNormPieces == 0 ? 3
+                                                                     : 2;
+
 // kTiles: of 8 tokens each. kNormPieces: 0, or normed by so many pieces a thread (norm_row.cuh).
 template <typename Out, int kTiles, bool kGated, int kNormPieces = 0>
-__global__ void __launch_bounds__(kThreads, kTiles == 1 && kNormPieces <= 2 ? 3 : 2)
+__global__ void __launch_bounds__(kThreads, kBlocksOfProcessor<kTiles, kNormPieces>)
     multiply_rows(SkinnyGemm<Out> p) {
   TROUPE_DYNAMIC_SHARED(memory);
   __shared__ float parts[kWarps][kFeatures][kTiles * kTokens];

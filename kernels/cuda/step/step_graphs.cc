@@ -21,6 +21,18 @@ constexpr size_t kExecutablesMax = 64;
 // Executables waiting for their last launch: a step is launched while the one before it is computed.
 constexpr size_t kRetiredMax = 2;
 
+// A graph's edges; into null pointers, only their number. (CUDA 13 has changed the function's meaning.)
+cudaError_t get_edges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, cudaGraphEdgeData* edges,
+                      size_t* count) {
+#if CUDART_VERSION >= 13000
+  return cudaGraphGetEdges(graph, from, to, edges, count);
+#else
+  const cudaError_t error = cudaGraphGetEdges_v2(graph, from, to, edges, count);
+  // A driver older than 12.3 has edges of one type alone.
+  return error == cudaErrorCallRequiresNewerDriver ? cudaGraphGetEdges(graph, from, to, count) : error;
+#endif
+}
+
 // The nodes of a chain and the types of its edges, from its begin on: the order of the graph's own lists is
 // not documented.
 struct Chain {
@@ -32,14 +44,14 @@ struct Chain {
 std::optional<Chain> chain_of(cudaGraph_t graph) {
   size_t node_count = 0, edge_count = 0;
   check_cuda(kOp, cudaGraphGetNodes(graph, nullptr, &node_count));
-  check_cuda(kOp, cudaGraphGetEdges(graph, nullptr, nullptr, nullptr, &edge_count));
+  check_cuda(kOp, get_edges(graph, nullptr, nullptr, nullptr, &edge_count));
   if (node_count == 0) return Chain{};
   if (edge_count != node_count - 1) return std::nullopt;
   std::vector<cudaGraphNode_t> nodes(node_count), from(edge_count), to(edge_count);
   std::vector<cudaGraphEdgeData> edges(edge_count);
   check_cuda(kOp, cudaGraphGetNodes(graph, nodes.data(), &node_count));
   if (edge_count > 0) {
-    check_cuda(kOp, cudaGraphGetEdges(graph, from.data(), to.data(), edges.data(), &edge_count));
+    check_cuda(kOp, get_edges(graph, from.data(), to.data(), edges.data(), &edge_count));
   }
   std::unordered_map<cudaGraphNode_t, size_t> edge_from;
   for (size_t i = 0; i < edge_count; ++i) edge_from.emplace(from[i], i);

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "kernels/backends.h"
+#include "kernels/cuda/device/find_device.h"
 #include "kernels/cuda/gemm/gemm_kernels.h"
 #include "kernels/cuda/step/readback.h"
 #include "kernels/cuda/step/step_arrays.h"
@@ -40,6 +41,42 @@ TEST(BackendModule, GivesItsDeviceAndItsBackend) {
 TEST(BackendModule, SaysWhyItCannotBeHad) {
   EXPECT_NE(reason("/nowhere/libtroupe-cuda.so").find("/nowhere/libtroupe-cuda.so"), std::string::npos);
   EXPECT_NE(reason("libm.so.6").find("is no backend module"), std::string::npos);
+}
+
+TEST(FindDevice, SaysWhatWouldDo) {
+  const auto found = [](const emulated::Driver& driver) {
+    emulated::set_driver(driver);
+    const auto device = cuda::find_device();
+    emulated::set_driver({});
+    cudaGetLastError();
+    return device.status();
+  };
+  EXPECT_TRUE(found({}).ok());
+  EXPECT_TRUE(found({.version = 13020}).ok());
+  const Status none = found({.devices = 0});
+  EXPECT_EQ(none.code(), absl::StatusCode::kNotFound) << none;
+  const Status driver = found({.version = 12040});
+  EXPECT_EQ(driver.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(
+      driver.message(),
+      "the NVIDIA driver is for CUDA 12.4, this build is of CUDA 13.0: install driver 580 or newer, or a "
+      "build of CUDA 12.8, which takes drivers from 525 on");
+  EXPECT_EQ(cuda::driver_too_old(11080, 12080),
+            "the NVIDIA driver is for CUDA 11.8, this build is of CUDA 12.8: install driver 525 or newer");
+  EXPECT_EQ(
+      cuda::driver_too_old(0, 13000),
+      "the NVIDIA driver is none that CUDA knows, this build is of CUDA 13.0: install driver 580 or newer");
+  const Status chip = found({.major = 7});
+  EXPECT_EQ(chip.code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(chip.message().find("sm_80 (Ampere) or newer is needed"), std::string::npos) << chip;
+}
+
+TEST(FindDevice, LaunchesOverlapFromTheDriverOnThatTakesGraphsOfThem) {
+  for (const int version : {12020, 12030, 13000}) {
+    emulated::set_driver({.version = version});
+    EXPECT_EQ(cuda::driver_overlaps(), version >= 12030) << version;
+  }
+  emulated::set_driver({});
 }
 
 TEST(BackendModule, TooMuchMemoryIsAnErrorAndNoEnd) {

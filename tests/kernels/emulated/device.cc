@@ -21,6 +21,7 @@ constexpr size_t kMemoryAlignment = 256;
 struct Device {
   std::mutex mutex;
   DeviceSize size;
+  Driver driver;
   std::map<void*, size_t> memory;  // what cudaMalloc gave, and its bytes
   size_t memory_used = 0;
   std::map<const void*, size_t> pinned;  // what cudaMallocHost gave
@@ -71,6 +72,11 @@ void set_device_size(const DeviceSize& size) {
   device_state().size = size;
 }
 
+void set_driver(const Driver& driver) {
+  const std::lock_guard lock(device_state().mutex);
+  device_state().driver = driver;
+}
+
 }  // namespace troupe::emulated
 
 using namespace troupe::emulated;
@@ -78,7 +84,16 @@ using namespace troupe::emulated;
 // --- devices
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  const std::lock_guard lock(device_state().mutex);
+  const Driver& driver = device_state().driver;
+  *count = driver.devices;
+  if (driver.version / 1000 < CUDART_VERSION / 1000) return noted(cudaErrorInsufficientDriver);
+  return driver.devices == 0 ? noted(cudaErrorNoDevice) : cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  const std::lock_guard lock(device_state().mutex);
+  *version = device_state().driver.version;
   return cudaSuccess;
 }
 
@@ -101,7 +116,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->sharedMemPerBlockOptin = kSharedBytesOfBlockMax;
   properties->sharedMemPerMultiprocessor = kSharedBytesOfProcessor;
   properties->reservedSharedMemPerBlock = 1024;
-  properties->major = 9;
+  properties->major = device_state().driver.major;
   properties->multiProcessorCount = device_state().size.processors;
   properties->maxThreadsPerBlock = kThreadsMax;
   properties->maxThreadsPerMultiProcessor = 2048;

@@ -67,6 +67,15 @@ struct DeviceSize {
 };
 void set_device_size(const DeviceSize& size);
 
+// The driver's release as CUDA counts them, how many devices it knows, and their compute capability's first
+// number.
+struct Driver {
+  int version = 13000;
+  int devices = 1;
+  int major = 9;
+};
+void set_driver(const Driver& driver);
+
 // The running block's: aligned to 1024 bytes, exactly as long as launched with. REQUIRES: called by a kernel.
 unsigned char* dynamic_shared();
 

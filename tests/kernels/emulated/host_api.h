@@ -12,11 +12,15 @@
 
 #include "tests/kernels/emulated/vectors.h"
 
+#define CUDART_VERSION 13000  // whose functions these are
+
 enum cudaError_t {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
   cudaErrorInvalidConfiguration = 9,
+  cudaErrorInsufficientDriver = 35,
+  cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
   cudaErrorInvalidResourceHandle = 400,
   cudaErrorNotReady = 600,
@@ -64,6 +68,7 @@ enum cudaDeviceAttr {
   cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
 };
 cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
@@ -192,12 +197,13 @@ enum cudaFuncAttribute {
 
 // The attributes that are read here. Every kernel counts as compiled for the emulated device.
 struct cudaFuncAttributes {
+  int numRegs;
   int ptxVersion;
   int binaryVersion;
 };
 template <class T>
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, T*) {
-  *attributes = {90, 90};
+  *attributes = {168, 90, 90};
   return cudaSuccess;
 }
 

@@ -1,4 +1,4 @@
-#include "common/settings/environment.h"
+#include "common/core/environment.h"
 
 #include <cstdlib>
 

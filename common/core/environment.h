@@ -1,7 +1,7 @@
 #pragma once
 
 // The environment as a source of secrets, which belong neither in a file of settings nor in the list of
-// processes.
+// processes; and of where the machine's own libraries and devices are.
 
 #include <optional>
 #include <string>
