@@ -218,7 +218,7 @@ struct cudaLaunchAttribute {
   cudaLaunchAttributeID id;
   cudaLaunchAttributeValue val;
 };
-// Of kernels' nodes, cudaLaunchAttributeClusterDimension alone: 0 x 0 x 0 where the launch had none.
+// For kernels' nodes, and cudaLaunchAttributeClusterDimension alone: 0 x 0 x 0 where the launch had none.
 cudaError_t cudaGraphKernelNodeGetAttribute(cudaGraphNode_t node, cudaLaunchAttributeID id,
                                             cudaLaunchAttributeValue* value);
 struct cudaLaunchConfig_t {
