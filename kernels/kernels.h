@@ -22,6 +22,7 @@
 // Threads: a Backend is driven by one thread at a time. Errors: shapes are checked at this boundary; a
 // mismatch is a bug of the caller and aborts with both shapes printed.
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -101,6 +102,9 @@ struct CudaOptions {
   // this file across starts ("": not kept).
   bool measures = false;
   std::string tune_file = {};
+  // A wait for the device that takes longer ends the process: a kernel hangs, and nothing gets a device back
+  // from that. The message names the ops launched since the last wait. 0: waits for ever.
+  std::chrono::milliseconds hang_timeout{0};
   // Records the gaps that take_gaps() returns.
   bool times_gaps = false;
 };

@@ -48,6 +48,10 @@ void set_order(Order order, uint32_t seed = 0);
 // that waits. Off at first.
 void set_late(bool late);
 
+// Whether the device hangs: no stream's work gets done any more. A wait would be for ever, and ends the
+// process with a message instead.
+void set_hung(bool hung);
+
 struct LaunchRecord {
   dim3 grid;
   dim3 block;
