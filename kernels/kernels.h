@@ -128,8 +128,9 @@ struct DeviceMemory {
 class Backend {
  public:
   virtual ~Backend() = default;
-  virtual std::string_view name() const = 0;    // "ref", "cpu", "cuda"
-  virtual std::string description() const = 0;  // "cpu avx512_bf16, 2 threads"
+  virtual std::string_view name() const = 0;  // "ref", "cpu", "cuda"
+  // For the log: "cpu avx512_bf16, 2 threads". Since bind_kv() with what is slower than it could be, and why.
+  virtual std::string description() const = 0;
   virtual DType activation_dtype() const = 0;
 
   virtual StatusOr<std::unique_ptr<DeviceBuffer>> allocate(size_t bytes) = 0;  // zeroed, 64-byte aligned

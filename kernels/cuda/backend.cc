@@ -61,7 +61,8 @@ class CudaBackend final : public Backend {
 
   std::string_view name() const override { return "cuda"; }
   std::string description() const override {
-    return absl::StrCat("cuda ", parts_.device, options_.cuda.reference_ops ? ", reference ops" : "");
+    return absl::StrCat("cuda ", parts_.device, options_.cuda.reference_ops ? ", reference ops" : "",
+                        kernels_.shortfall.empty() ? "" : ", ", kernels_.shortfall);
   }
   DType activation_dtype() const override { return options_.dtype; }
   bool host_memory() const override { return false; }

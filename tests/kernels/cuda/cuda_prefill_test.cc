@@ -54,6 +54,25 @@ TEST(CudaPrefill, TilesThatAreCutTakeNoMemoryWithinTheLimits) {
   EXPECT_EQ(cuda->device_memory()->free_bytes, before);
   emulated::set_device_size({});
 }
+
+// Tiles compute such prompts, as they do on other GPUs; but it is no matter of course.
+TEST(CudaPrefill, AMapThatTheDriverRefusesIsSaid) {
+  const Geometry g{4, 2, 64, 16};
+  const Step step(g, DType::kBFloat16, {{333, 333}}, 54);
+  const auto tiles = make_cuda_with({.dtype = DType::kBFloat16, .cuda = {.prefill = PrefillKernel::kTiles}});
+  const auto warpgroups =
+      make_cuda_with({.dtype = DType::kBFloat16, .cuda = {.prefill = PrefillKernel::kWarpgroups}});
+  emulated::set_tensor_maps_refused(true);
+  EXPECT_TRUE(same_bits(step.on(*warpgroups).view(), step.on(*tiles).view()));
+  emulated::set_tensor_maps_refused(false);
+  EXPECT_EQ(tiles->description(), "cuda emulated (sm_90)") << "they need none";
+  EXPECT_EQ(
+      warpgroups->description(),
+      "cuda emulated (sm_90), prompts by tiles, not by warpgroups, about half as fast: the driver refuses "
+      "a map of the KV memory: cuTensorMapEncodeTiled, CUresult 1");
+  EXPECT_FALSE(same_bits(step.on(*warpgroups).view(), step.on(*tiles).view())) << "in another memory";
+  EXPECT_EQ(warpgroups->description(), "cuda emulated (sm_90)");
+}
 #endif
 
 // On another GPU it is tiles that are computed.

@@ -52,6 +52,9 @@ void set_late(bool late);
 // process with a message instead.
 void set_hung(bool hung);
 
+// Whether the driver refuses tensor maps (cuTensorMapEncodeTiled), though they are right.
+void set_tensor_maps_refused(bool refused);
+
 struct LaunchRecord {
   dim3 grid;
   dim3 block;
