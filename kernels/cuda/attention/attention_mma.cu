@@ -3,17 +3,20 @@
 //
 // q (T, H, C) · keys and values in the blocks of t's request (kernels.h) · out (T, H·C)
 // Rows are (query, head of the group): a key/value head's keys are read once for its whole group. A block is
-// 4 warps and takes one item of the plan (attention_plan.h) for one key/value head, 64 keys at a time:
-//   tiles (prefill)   64 rows; warp w has rows 16w… and all 64 keys; a piece of one has some keys
+// 4 warps and takes one item of the plan (attention_plan.h) for one key/value head, by turns of 64 keys:
+//   tiles (prefill)   64 rows; warp w has rows 16w… and all keys of a turn; a piece of one has some keys
 //   shared (cascade)  64 rows of several decoding requests behind one prefix, and some of its keys
 //   pieces (decode)   16 rows; every warp has them, and keys 16w… of the 64; the warps' sums are merged at
 //   the end
-// Keys and values come to shared memory by cp.async, the next 64 while these are computed, rows padded by 16
-// bytes so that ldmatrix meets no bank twice. A thread looks up the blocks of all its keys of a turn before
-// it asks for the first, else every copy waits for an entry of the table; at what that costs in registers, as
-// many blocks as before fit a multiprocessor. Scores stay in registers: the accumulators of q·kᵀ are, pair by
-// pair, the left operand of the product with v (FlashAttention-2, Dao 2023, §3). The running maximum is kept
-// in powers of two: exp2 is one instruction.
+// Keys and values come to shared memory by cp.async, the next turn's while these are computed, rows padded by
+// 16 bytes so that ldmatrix meets no bank twice. Tiles' queries, which are read to registers once, come to
+// where the second turn's keys will: so two blocks fit an A100's multiprocessor (164 KB) at 128 dims, which
+// the latency of ldmatrix needs. Where a block has 99 KB at most (sm_86, sm_89, sm_120), two blocks fit with
+// turns of 32 keys. A thread looks up the blocks of all its keys of a turn before it asks for the first, else
+// every copy waits for an entry of the table; at what that costs in registers, as many blocks as before fit a
+// multiprocessor. Scores stay in registers: the accumulators of q·kᵀ are, pair by pair, the left operand of
+// the product with v (FlashAttention-2, Dao 2023, §3). The running maximum is kept in powers of two: exp2 is
+// one instruction.
 //
 // Pieces begin at multiples of kPieceKeys and are merged in order by merge_attention.cu; tiles begin at key
 // 0. So a decoding request of no more than kDecodeRows heads gets the same bits whatever else is in the
@@ -25,6 +28,8 @@
 // group does not fill; at 64 bytes a clock and multiprocessor its products still keep pace with memory;
 // attention_simt.cu wastes none, and has the pieces of models where it is measured to be faster. Not yet
 // measured on a GPU.
+
+#include <algorithm>
 
 #include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/attention/attention_mma_rows.cuh"
@@ -38,18 +43,27 @@ namespace {
 
 constexpr int kWarps = 4;
 constexpr int kThreads = kWarps * kWarp;
-constexpr int kKeys = 64;  // of a turn
-constexpr int kPad = 8;    // elements, a row of shared memory
+constexpr int kKeys = 64;       // of a turn
+constexpr int kShortKeys = 32;  // of a tile's, where shared memory is small
+constexpr int kPad = 8;         // elements, a row of shared memory
 
-// kKeyGroups: 1 for tiles; kWarps for pieces, whose warps share the keys.
-template <int kHeadDim, int kKeyGroups>
+// kGroups: 1 for tiles; kWarps for pieces, whose warps share the keys. kKeysOfTurn: keys of a turn.
+template <int kDims, int kGroups, int kKeysOfTurn>
 struct Shape {
+  static constexpr int kHeadDim = kDims;
+  static constexpr int kKeyGroups = kGroups;
+  static constexpr int kKeys = kKeysOfTurn;
   static constexpr int kRows = kKeyGroups == 1 ? kTileRows : kDecodeRows;
   static constexpr int kStride = kHeadDim + kPad;
   static constexpr int kWarpKeys = kKeys / kKeyGroups;  // of a turn
   static constexpr int kTileElements = kKeys * kStride;
-  // q; two turns of keys and values.
-  static constexpr size_t kSharedBytes = sizeof(__nv_bfloat16) * (kRows * kStride + 4 * kTileElements);
+  // Two turns of keys and values. Pieces' queries are few and lie before them: that the second turn is asked
+  // for with the first counts for more, with four turns a piece.
+  static constexpr bool kQueriesInTurn = kKeyGroups == 1;
+  static constexpr int kQueryElements = kRows * kStride;
+  static constexpr size_t kSharedBytes =
+      sizeof(__nv_bfloat16) * ((kQueriesInTurn ? 0 : kQueryElements) + 4 * kTileElements);
+  static_assert(!kQueriesInTurn || kQueryElements <= 2 * kTileElements, "they fit a turn's memory");
   // Blocks that a multiprocessor has at once: for as many Hopper's shared memory has room, at 64 dims for one
   // more, which registers do not have.
   static constexpr int kBlocks = (kHeadDim == 128 ? 2 : 3) + (kKeyGroups == 1 ? 0 : 1);
@@ -59,28 +73,26 @@ struct Shape {
                 "the warps' sums fit where the keys were");
 };
 
-template <int kHeadDim, int kKeyGroups, bool kCascade>
+template <typename S, bool kCascade>
 __device__ __forceinline__ void load_queries(const MmaAttention& p, const Work& w, __nv_bfloat16* to) {
-  using S = Shape<kHeadDim, kKeyGroups>;
-  constexpr int kChunks = kHeadDim / 8;
+  constexpr int kChunks = S::kHeadDim / 8;
   for (int i = static_cast<int>(threadIdx.x); i < S::kRows * kChunks; i += kThreads) {
     const int row = w.item.first_row + i / kChunks;
     const bool valid = row < w.item.end_row;
-    const int64_t place = valid ? row_of<kCascade>(p, w, row).place * kHeadDim + i % kChunks * 8 : 0;
+    const int64_t place = valid ? row_of<kCascade>(p, w, row).place * S::kHeadDim + i % kChunks * 8 : 0;
     const __nv_bfloat16* const from = p.q + place;
     cp_async_16(to + i / kChunks * S::kStride + i % kChunks * 8, from, valid);
   }
 }
 
-// Keys [first, first + kKeys) of the item and their values; zeros past its end (a weight of 0 times what was
-// there before could be a NaN).
-template <int kHeadDim, int kKeyGroups>
+// Keys [first, first + S::kKeys) of the item and their values; zeros past its end (a weight of 0 times what
+// was there before could be a NaN).
+template <typename S>
 __device__ __forceinline__ void load_keys(const MmaAttention& p, const Work& w, int first,
                                           __nv_bfloat16* keys, __nv_bfloat16* values) {
-  using S = Shape<kHeadDim, kKeyGroups>;
-  constexpr int kChunks = kHeadDim / 8;
-  constexpr int kCopies = kKeys * kChunks / kThreads;  // of a thread
-  const int64_t to_values = int64_t{p.places.block_size} * kHeadDim;
+  constexpr int kChunks = S::kHeadDim / 8;
+  constexpr int kCopies = S::kKeys * kChunks / kThreads;  // of a thread
+  const int64_t to_values = int64_t{p.places.block_size} * S::kHeadDim;
   // All of the table's entries first: a copy behind each would wait for it alone.
   int blocks[kCopies];
 #pragma unroll
@@ -93,8 +105,8 @@ __device__ __forceinline__ void load_keys(const MmaAttention& p, const Work& w, 
     const int at = i * kThreads + static_cast<int>(threadIdx.x);
     const int key = first + at / kChunks;
     const bool valid = key < w.item.end_key;
-    const __nv_bfloat16* const from =
-        p.kv + p.places.tile(blocks[i], 0, w.kv_head) + p.places.in_block(key) * kHeadDim + at % kChunks * 8;
+    const __nv_bfloat16* const from = p.kv + p.places.tile(blocks[i], 0, w.kv_head) +
+                                      p.places.in_block(key) * S::kHeadDim + at % kChunks * 8;
     const int to = at / kChunks * S::kStride + at % kChunks * 8;
     cp_async_16(keys + to, from, valid);
     cp_async_16(values + to, from + to_values, valid);
@@ -189,44 +201,58 @@ __device__ __forceinline__ void merge_warps(const MmaAttention& p, const Work& w
   }
 }
 
-template <int kHeadDim, int kKeyGroups, bool kCascade>
-__global__ void __launch_bounds__(kThreads, Shape<kHeadDim, kKeyGroups>::kBlocks)
-    attend_tiles(MmaAttention p) {
-  using S = Shape<kHeadDim, kKeyGroups>;
+// The left operand's four tiles: rows 0–7 and 8–15 of dims 0–7, then of 8–15; `row`: the warp's first.
+template <typename S>
+__device__ __forceinline__ void read_queries(const __nv_bfloat16* row, uint32_t (&q)[S::kHeadDim / 16][4]) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+#pragma unroll
+  for (int d = 0; d < S::kHeadDim / 16; ++d)
+    ldmatrix_x4(q[d], row + lane % 16 * S::kStride + lane / 16 * 8 + d * 16);
+}
+
+template <typename S, bool kCascade>
+__global__ void __launch_bounds__(kThreads, S::kBlocks) attend_tiles(MmaAttention p) {
+  constexpr int kHeadDim = S::kHeadDim;
   TROUPE_DYNAMIC_SHARED(shared);
-  auto* const queries = reinterpret_cast<__nv_bfloat16*>(shared);
-  __nv_bfloat16* const keys = queries + S::kRows * S::kStride;  // two turns
-  __nv_bfloat16* const values = keys + 2 * S::kTileElements;    // two turns
+  auto* const memory = reinterpret_cast<__nv_bfloat16*>(shared);
+  __nv_bfloat16* const keys = memory + (S::kQueriesInTurn ? 0 : S::kQueryElements);
+  __nv_bfloat16* const values = keys + S::kTileElements;
+  constexpr int kTurnElements = 2 * S::kTileElements;  // keys and values
+  __nv_bfloat16* const queries = S::kQueriesInTurn ? keys + kTurnElements : memory;
   const Work w = work_of(p);
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int first_row = kKeyGroups == 1 ? warp * 16 : 0;            // of the tile
-  const int first_key = kKeyGroups == 1 ? 0 : warp * S::kWarpKeys;  // of a turn
+  const int first_row = S::kKeyGroups == 1 ? warp * 16 : 0;            // of the tile
+  const int first_key = S::kKeyGroups == 1 ? 0 : warp * S::kWarpKeys;  // of a turn
 
   await_launch_before();
-  load_queries<kHeadDim, kKeyGroups, kCascade>(p, w, queries);
-  load_keys<kHeadDim, kKeyGroups>(p, w, w.item.first_key, keys, values);
+  load_queries<S, kCascade>(p, w, queries);
+  if constexpr (S::kQueriesInTurn) cp_async_commit();
+  load_keys<S>(p, w, w.item.first_key, keys, values);
   cp_async_commit();
 
   const Rows rows = rows_of<kCascade>(p, w, w.item.first_row + first_row);
   Running<kHeadDim> running;
   uint32_t q[kHeadDim / 16][4];
+  if constexpr (S::kQueriesInTurn) {
+    cp_async_wait<1>();  // the queries
+    __syncthreads();
+    read_queries<S>(queries + first_row * S::kStride, q);
+    __syncthreads();  // their memory is the second turn's
+  }
   int turn = 0;
-  for (int key = w.item.first_key; key < w.item.end_key; key += kKeys, turn ^= 1) {
-    if (key + kKeys < w.item.end_key) {
-      const int other = (turn ^ 1) * S::kTileElements;
-      load_keys<kHeadDim, kKeyGroups>(p, w, key + kKeys, keys + other, values + other);
+  for (int key = w.item.first_key; key < w.item.end_key; key += S::kKeys, turn ^= 1) {
+    if (key + S::kKeys < w.item.end_key) {
+      const int other = (turn ^ 1) * kTurnElements;
+      load_keys<S>(p, w, key + S::kKeys, keys + other, values + other);
     }
     cp_async_commit();
     cp_async_wait<1>();  // all but the turn just asked for
     __syncthreads();
-    if (key == w.item.first_key) {
-      // The left operand's four tiles: rows 0–7 and 8–15 of dims 0–7, then of 8–15.
-      const __nv_bfloat16* const row = queries + (first_row + lane % 16) * S::kStride + lane / 16 * 8;
-#pragma unroll
-      for (int d = 0; d < kHeadDim / 16; ++d) ldmatrix_x4(q[d], row + d * 16);
+    if constexpr (!S::kQueriesInTurn) {
+      if (key == w.item.first_key) read_queries<S>(queries + first_row * S::kStride, q);
     }
-    const int here = turn * S::kTileElements + first_key * S::kStride;
+    const int here = turn * kTurnElements + first_key * S::kStride;
     float scores[S::kWarpKeys / 8][4] = {};
     score_keys<kHeadDim, S::kWarpKeys, S::kStride>(q, keys + here, scores);
     soften<kHeadDim, S::kWarpKeys>(p, rows, key + first_key, w.item.end_key, scores, running);
@@ -236,7 +262,7 @@ __global__ void __launch_bounds__(kThreads, Shape<kHeadDim, kKeyGroups>::kBlocks
 #pragma unroll
   for (int i = 0; i < 2; ++i) running.total[i] = quad_sum(running.total[i]);
 
-  if constexpr (kKeyGroups > 1) {
+  if constexpr (S::kKeyGroups > 1) {
     merge_warps<kHeadDim, kCascade>(p, w, running, reinterpret_cast<float*>(shared));
   } else {
 #pragma unroll
@@ -252,31 +278,62 @@ __global__ void __launch_bounds__(kThreads, Shape<kHeadDim, kKeyGroups>::kBlocks
   }
 }
 
-template <int kHeadDim, int kKeyGroups, bool kCascade>
-void launch_items(const LaunchStream& stream, MmaAttention p, const AttentionItem* items, size_t count) {
-  if (count == 0) return;
-  using S = Shape<kHeadDim, kKeyGroups>;
-  p.items = items;
-  const auto kernel = attend_tiles<kHeadDim, kKeyGroups, kCascade>;
+template <typename S, bool kCascade>
+auto* prepared_kernel() {
+  const auto kernel = attend_tiles<S, kCascade>;
   check_cuda("attention", cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                static_cast<int>(S::kSharedBytes)));
+  return kernel;
+}
+
+template <typename S, bool kCascade>
+void launch_items(const LaunchStream& stream, MmaAttention p, const AttentionItem* items, size_t count) {
+  if (count == 0) return;
+  p.items = items;
   const dim3 blocks(static_cast<unsigned>(count), static_cast<unsigned>(p.places.kv_heads));
-  launch("attention", kernel, {blocks, kThreads, S::kSharedBytes}, stream, p);
+  launch("attention", prepared_kernel<S, kCascade>(), {blocks, kThreads, S::kSharedBytes}, stream, p);
+}
+
+// f(S{}), S the shape of the device's tiles: with long turns where two blocks of them fit a multiprocessor.
+template <int kHeadDim, typename F>
+auto with_tile_shape(F&& f) {
+  using Long = Shape<kHeadDim, 1, kKeys>;
+  if constexpr (kHeadDim == 128) {
+    constexpr size_t kReservedBytes = 1024;  // by CUDA, for each block (programming guide, "Shared Memory")
+    const bool fits = 2 * (Long::kSharedBytes + kReservedBytes) <= shared_bytes_of_processor();
+    if (!fits) return f(Shape<kHeadDim, 1, kShortKeys>{});
+  }
+  return f(Long{});
 }
 
 template <int kHeadDim>
 void launch_plan(const LaunchStream& stream, const MmaAttention& p, const PlannedAttention& planned) {
-  launch_items<kHeadDim, 1, true>(stream, p, planned.shared, planned.plan.shared.size());
-  if (planned.kv_map != nullptr) {
-    attention_wgmma(stream, p, *planned.kv_map, planned.tiles, planned.plan.tiles.size());
-  } else {
-    launch_items<kHeadDim, 1, false>(stream, p, planned.tiles, planned.plan.tiles.size());
-  }
+  with_tile_shape<kHeadDim>([&](auto shape) {
+    using S = decltype(shape);
+    launch_items<S, true>(stream, p, planned.shared, planned.plan.shared.size());
+    if (planned.kv_map != nullptr) {
+      attention_wgmma(stream, p, *planned.kv_map, planned.tiles, planned.plan.tiles.size());
+    } else {
+      launch_items<S, false>(stream, p, planned.tiles, planned.plan.tiles.size());
+    }
+  });
   if (planned.lanes) {
     attention_simt(stream, p, planned.pieces, planned.plan.pieces.size());
   } else {
-    launch_items<kHeadDim, kWarps, false>(stream, p, planned.pieces, planned.plan.pieces.size());
+    using S = Shape<kHeadDim, kWarps, kKeys>;
+    launch_items<S, false>(stream, p, planned.pieces, planned.plan.pieces.size());
   }
+}
+
+template <int kHeadDim>
+int tile_blocks_of_processor() {
+  return with_tile_shape<kHeadDim>([](auto shape) {
+    using S = decltype(shape);
+    int blocks = 0;
+    check_cuda("attention", cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+                                &blocks, prepared_kernel<S, false>(), kThreads, S::kSharedBytes));
+    return std::min(blocks, S::kBlocks);  // registers are for no more
+  });
 }
 
 }  // namespace
@@ -289,7 +346,9 @@ bool tile_attention_takes(const AttentionParams& params, const BoundKv& kv) {
 }
 
 int32_t tiles_at_once(const KvLayout& layout, bool warpgroups) {
-  return processor_count() * (warpgroups ? 1 : Shape<128, 1>::kBlocks) / layout.kv_heads;
+  if (warpgroups) return processor_count() / layout.kv_heads;
+  const int blocks = layout.head_dim == 64 ? tile_blocks_of_processor<64>() : tile_blocks_of_processor<128>();
+  return processor_count() * blocks / layout.kv_heads;
 }
 
 int64_t partial_floats(const AttentionPlan& plan, const BoundKv& kv) {

@@ -2,6 +2,7 @@
 
 // The device that the backend computes on. Thread-safe; errors are Statuses, for a machine may have none.
 
+#include <cstddef>
 #include <string>
 
 #include "common/core/status.h"
@@ -13,5 +14,7 @@ namespace troupe::cuda {
 StatusOr<std::string> find_device();
 // Multiprocessors of the device.
 int processor_count();
+// Shared memory of one of them.
+size_t shared_bytes_of_processor();
 
 }  // namespace troupe::cuda

@@ -70,6 +70,9 @@ LaunchRecord last_launch();
 struct DeviceSize {
   int processors = 4;
   size_t memory_bytes = size_t{4} << 30;
+  // Shared memory of a multiprocessor: 228 KB as Hopper's; A100's is 164 KB, Ada's 100 KB. A block may have
+  // all but 1 KB of it.
+  int shared_bytes = 228 << 10;
 };
 void set_device_size(const DeviceSize& size);
 
