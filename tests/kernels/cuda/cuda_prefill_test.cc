@@ -61,7 +61,7 @@ TEST(CudaPrefill, TilesThatAreCutTakeNoMemoryWithinTheLimits) {
 // Tiles compute such prompts, as they do on other GPUs; but it is no matter of course.
 TEST(CudaPrefill, AMapThatTheDriverRefusesIsSaid) {
   const Geometry g{4, 2, 64, 16};
-  const Step step(g, DType::kBFloat16, {{333, 333}}, 54);
+  const Step step(g, DType::kBFloat16, {{100, 100}}, 54);
   const auto tiles = make_cuda_with({.dtype = DType::kBFloat16, .cuda = {.prefill = PrefillKernel::kTiles}});
   const auto warpgroups =
       make_cuda_with({.dtype = DType::kBFloat16, .cuda = {.prefill = PrefillKernel::kWarpgroups}});
@@ -82,7 +82,7 @@ TEST(CudaPrefill, AMapThatTheDriverRefusesIsSaid) {
 TEST(CudaPrefill, TilesFitTheChipsSharedMemoryTwice) {
   const Geometry g{4, 2, 128, 16};
   const KvLayout layout{kLayers, g.kv_heads, g.head_dim, g.block_size};
-  const Step step(g, DType::kBFloat16, {{333, 333}, {100, 40}}, 55);
+  const Step step(g, DType::kBFloat16, {{150, 150}, {100, 40}}, 55);
   const auto cuda = make_cuda_with({.dtype = DType::kBFloat16, .cuda = {.prefill = PrefillKernel::kTiles}});
   emulated::set_device_size({.processors = 2});
   const OwnedTensor hoppers = step.on(*cuda);
