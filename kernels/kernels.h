@@ -22,6 +22,7 @@
 // Threads: a Backend is driven by one thread at a time. Errors: shapes are checked at this boundary; a
 // mismatch is a bug of the caller and aborts with both shapes printed.
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -101,6 +102,9 @@ struct CudaOptions {
   // this file across starts ("": not kept).
   bool measures = false;
   std::string tune_file = {};
+  // A wait for the device that takes longer ends the process: a kernel hangs, and nothing gets a device back
+  // from that. The message names the ops launched since the last wait. 0: waits for ever.
+  std::chrono::milliseconds hang_timeout{0};
   // Records the gaps that take_gaps() returns.
   bool times_gaps = false;
 };
@@ -124,8 +128,9 @@ struct DeviceMemory {
 class Backend {
  public:
   virtual ~Backend() = default;
-  virtual std::string_view name() const = 0;    // "ref", "cpu", "cuda"
-  virtual std::string description() const = 0;  // "cpu avx512_bf16, 2 threads"
+  virtual std::string_view name() const = 0;  // "ref", "cpu", "cuda"
+  // For the log: "cpu avx512_bf16, 2 threads". Since bind_kv() with what is slower than it could be, and why.
+  virtual std::string description() const = 0;
   virtual DType activation_dtype() const = 0;
 
   virtual StatusOr<std::unique_ptr<DeviceBuffer>> allocate(size_t bytes) = 0;  // zeroed, 64-byte aligned

@@ -74,6 +74,13 @@ void describe_model(SettingsSchema& schema, WorkerSettings& s) {
              "device cuda: a kernel comes to the device while the one before it still runs; from sm_90 on");
   schema.add("async_scheduling", &s.async_scheduling,
              "device cuda: a step is planned and launched while the one before it is computed");
+  schema
+      .add("hang_timeout_secs", &s.runner.cuda.hang_timeout,
+           "device cuda: a step that takes longer ends the worker, with the launches of which one hangs; 0: "
+           "it "
+           "waits for ever")
+      .range(0, 86'400)
+      .unit("s");
   schema.add(
       "tune_file", &s.runner.cuda.tune_file,
       "device cuda: where it is kept which implementation of a product was measured to be the fastest; "
@@ -294,6 +301,7 @@ Status check_scheduling(const WorkerSettings& s) {
 
 WorkerSettings::WorkerSettings() {
   runner.cuda.tune_file = "/var/cache/troupe/tuning";
+  runner.cuda.hang_timeout = std::chrono::minutes{1};
   runner.threads = 0;
   scheduler.max_model_len = 0;
   scheduler.max_num_seqs = 0;

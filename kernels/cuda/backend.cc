@@ -3,8 +3,6 @@
 
 #include "kernels/cuda/backend.h"
 
-#include <algorithm>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -14,6 +12,7 @@
 #include "kernels/cuda/device/check_cuda.h"
 #include "kernels/cuda/device/device_buffer.h"
 #include "kernels/cuda/device/find_device.h"
+#include "kernels/cuda/device/watchdog.h"
 #include "kernels/cuda/gemm/gemm.h"
 #include "kernels/cuda/gemm/weight_upload.h"
 #include "kernels/cuda/ops/ops.h"
@@ -30,11 +29,6 @@ namespace {
 // Memory for the sums of pieces; from there on the pieces of decodes are longer.
 constexpr int64_t kPartialBytesMax = int64_t{512} << 20;
 
-// Some read a mapped file faster than one; more than these wait for memory.
-int upload_threads() {
-  return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u));
-}
-
 struct StreamDeleter {
   void operator()(cudaStream_t stream) const { cudaStreamDestroy(stream); }
 };
@@ -50,6 +44,7 @@ class CudaBackend final : public Backend {
       : options_(options),
         parts_(std::move(parts)),
         stream_(parts_.stream.get()),
+        watchdog_(options.cuda.hang_timeout),
         launch_stream_(stream_, options.cuda.overlaps && !options.cuda.reference_ops && driver_overlaps() &&
                                     has_hopper_code()),
         graphs_(stream_),
@@ -59,14 +54,16 @@ class CudaBackend final : public Backend {
                    .measures = options.cuda.measures,
                    .tune_file = options.cuda.tune_file,
                    .before_measuring = [this] { launch_captured(); }}),
-        arrays_(stream_, [this] { launch_captured(); }) {
+        arrays_(stream_, watchdog_, [this] { launch_captured(); }) {
+    launch_stream_.watchdog = &watchdog_;
     if (options.cuda.times_gaps) gaps_.emplace(stream_);
   }
   ~CudaBackend() override { cudaStreamSynchronize(stream_); }
 
   std::string_view name() const override { return "cuda"; }
   std::string description() const override {
-    return absl::StrCat("cuda ", parts_.device, options_.cuda.reference_ops ? ", reference ops" : "");
+    return absl::StrCat("cuda ", parts_.device, options_.cuda.reference_ops ? ", reference ops" : "",
+                        kernels_.shortfall.empty() ? "" : ", ", kernels_.shortfall);
   }
   DType activation_dtype() const override { return options_.dtype; }
   bool host_memory() const override { return false; }
@@ -91,16 +88,17 @@ class CudaBackend final : public Backend {
     launch_captured();
     products_.forget_biases(to, bytes);
     check_cuda("upload", cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_));
-    check_cuda("upload", cudaStreamSynchronize(stream_));
+    watchdog_.wait("upload", stream_);
   }
   void download(void* to, const void* from, size_t bytes) override {
     launch_captured();
+    watchdog_.wait("download", stream_);  // here: a copy to memory that may be paged out waits by itself
     check_cuda("download", cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_));
-    check_cuda("download", cudaStreamSynchronize(stream_));
+    watchdog_.wait("download", stream_);
   }
 
   StatusOr<std::unique_ptr<Readback>> make_readback(size_t bytes) override {
-    auto readback = PinnedReadback::make(stream_, bytes);
+    auto readback = PinnedReadback::make(stream_, watchdog_, bytes);
     if (readback == nullptr) return no_pinned_memory(bytes);
     return StatusOr<std::unique_ptr<Readback>>(std::move(readback));
   }
@@ -226,6 +224,7 @@ class CudaBackend final : public Backend {
   BackendOptions options_;
   Parts parts_;
   cudaStream_t stream_;  // all work, in its order
+  Watchdog watchdog_;    // of that
   // stream_, or a graph's that becomes one launch in it: until launch_captured(), which arrays_.of() and
   // products_.choose() may call. So it is read after those calls, never beside them.
   LaunchStream launch_stream_;
@@ -241,11 +240,13 @@ class CudaBackend final : public Backend {
   AttentionPlan plan_;                 // of the last attention
   std::optional<PlannedFor> planned_;  // within a step: what it is of
   std::vector<int32_t> token_requests_;
-  AttentionScratch scratch_{stream_, [this] { launch_captured(); }};
+  AttentionScratch scratch_{stream_, watchdog_, [this] { launch_captured(); }};
   std::unique_ptr<WeightUpload> upload_;  // while weights come
   std::vector<int32_t> copies_;
-  std::vector<DeviceDraw> draws_;
-  std::vector<LogitEdit> edits_;
+  struct {
+    std::vector<DeviceDraw> rows;
+    std::vector<LogitEdit> edits;
+  } draws_;
 };
 
 StatusOr<std::unique_ptr<PackedWeight>> CudaBackend::pack(const Tensor& weight, WeightFormat format) {
@@ -349,9 +350,9 @@ StatusOr<int64_t> CudaBackend::reserve(const KvLayout& layout, const StepLimits&
 
 void CudaBackend::sample(const SampleParams& params) {
   check_params(params);
-  device_draws(params.rows, draws_, edits_);
-  const DeviceDraw* const draws = arrays_.of(StepArray::kDraws, draws_);
-  const LogitEdit* const edits = arrays_.of(StepArray::kLogitEdits, edits_);
+  device_draws(params.rows, draws_.rows, draws_.edits);
+  const DeviceDraw* const draws = arrays_.of(StepArray::kDraws, draws_.rows);
+  const LogitEdit* const edits = arrays_.of(StepArray::kLogitEdits, draws_.edits);
   cuda::sample(launch_stream_, params, draws, edits);
 }
 

@@ -26,6 +26,7 @@ TEST(LoadOptions, BindsEverySettingToItsPart) {
   describe_worker_settings(schema, settings);
   const Status status = schema.load_yaml(
       "model: m\nthreads: 3\nquantization: int8\nload_format: dummy\nreference_ops: true\ntune_file: t\n"
+      "hang_timeout_secs: 27\n"
       "disable_cascade_attn: true\nkv_cache_tokens: 4096\ngpu_memory_utilization: 0.5\nblock_size: 8\n"
       "max_num_seqs: 9\nmax_num_batched_tokens: 10\nmax_waiting: 11\nmax_model_len: 12\nmax_sets: 13\n"
       "batching: separate\nreserve_output: max\ntpot_budget_ms: 14\nenable_prefix_caching: false\n"
@@ -44,6 +45,7 @@ TEST(LoadOptions, BindsEverySettingToItsPart) {
   EXPECT_EQ(runner.load_format, LoadFormat::kDummy);
   EXPECT_TRUE(runner.cuda.reference_ops);
   EXPECT_EQ(runner.cuda.tune_file, "t");
+  EXPECT_EQ(runner.cuda.hang_timeout, std::chrono::seconds{27});
   EXPECT_FALSE(runner.cuda.cascade);
   EXPECT_EQ(runner.kv_cache_tokens, 4096);
   EXPECT_EQ(runner.memory_utilization, 0.5);

@@ -148,7 +148,7 @@ Status ModelRunner::Impl::allocate_memory() {
   }
   host_logits.reset(new float[static_cast<size_t>(workspace.logits.tensor.elements())]);
   buffers.reserve(static_cast<size_t>(options.max_batched_tokens), static_cast<size_t>(options.max_num_seqs),
-                  static_cast<int32_t>(blocks_for(max_model_len, options.block_size)));
+                  static_cast<size_t>(blocks_for(max_model_len, options.block_size)));
   return absl::OkStatus();
 }
 

@@ -118,8 +118,7 @@ Status ModelRunner::launch(const Batch& batch, const StepDraws& draws) {
   Impl& m = *impl_;
   TROUPE_RETURN_IF_ERROR(m.check_batch(batch, draws));
   if (m.launched - m.collected > 1) return absl::InternalError("two steps are under way already");
-  m.buffers.clear();
-  for (const BatchItem& item : batch.items) m.buffers.add(item, m.options.block_size);
+  m.buffers.fill(batch.items, m.options.block_size);
   for (const KvCopy& copy : batch.copies) m.buffers.copies.push_back({copy.from, copy.to});
   const Impl::Draws& last = m.last_draws();
   const Tensor drawn =
@@ -198,8 +197,7 @@ StatusOr<std::vector<float>> ModelRunner::logprobs(std::span<const TokenId> ids)
     item.count = count;
     item.start = start;
     item.blocks = blocks;
-    m.buffers.clear();
-    m.buffers.add(item, block_size);
+    m.buffers.fill({&item, 1}, block_size);
     const Step step = m.buffers.step();
     const Context context = m.context(step);
     {

@@ -2,7 +2,9 @@
 
 // Converts a batch's items to the index tensors of a step.
 
+#include <algorithm>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "kernels/kernels.h"
@@ -15,32 +17,59 @@ inline int64_t blocks_for(int64_t tokens, int64_t block_size) {
   return (tokens + block_size - 1) / block_size;
 }
 
-// The index tensors of one step, in memory reserved once.
+// The index tensors of one step, in memory reserved once. Block tables are as wide as the step's longest
+// request needs, not as max_model_len would: all of them go to the device in front of every step, and of 256
+// requests of up to 128k tokens that would be 8 MB.
 struct StepBuffers {
   std::vector<int32_t> ids, positions, slots;  // (T)
   std::vector<int32_t> query_starts;           // (R + 1)
   std::vector<int32_t> context_counts;         // (R)
-  std::vector<int32_t> block_tables;           // (R, stride)
+  std::vector<int32_t> block_tables;           // (R, stride), 0 behind a request's blocks
   std::vector<int32_t> rows;                   // (S): last rows of the items that sample
   std::vector<BlockCopy> copies;               // at most one an item
   int32_t stride = 0;
 
-  void reserve(size_t tokens, size_t requests, int32_t table_stride) {
-    stride = table_stride;
+  // Memory for the largest steps; `blocks`: of one request.
+  void reserve(size_t tokens, size_t requests, size_t blocks) {
     ids.reserve(tokens);
     positions.reserve(tokens);
     slots.reserve(tokens);
     query_starts.reserve(requests + 1);
     context_counts.reserve(requests);
-    block_tables.reserve(requests * static_cast<size_t>(stride));
+    block_tables.reserve(requests * blocks);
     rows.reserve(requests);
     copies.reserve(requests);
+  }
+
+  // REQUIRES: each item has blocks for all its tokens.
+  void fill(std::span<const BatchItem> items, int32_t block_size) {
+    clear();
+    for (const BatchItem& item : items) stride = std::max(stride, used_blocks(item, block_size));
+    for (const BatchItem& item : items) add(item, block_size);
+  }
+
+  Step step(const Tensor& drawn = {}) const {
+    return {.ids = ids,
+            .positions = positions,
+            .slots = slots,
+            .query_starts = query_starts,
+            .context_counts = context_counts,
+            .block_tables = block_tables,
+            .block_table_stride = stride,
+            .drawn = drawn};
+  }
+
+ private:
+  static int32_t used_blocks(const BatchItem& item, int32_t block_size) {
+    const auto tokens = item.start + static_cast<int64_t>(item.ids.size());
+    return static_cast<int32_t>(blocks_for(tokens, block_size));
   }
 
   void clear() {
     for (auto* v : {&ids, &positions, &slots, &query_starts, &context_counts, &block_tables, &rows})
       v->clear();
     copies.clear();
+    stride = 0;
     query_starts.push_back(0);
   }
 
@@ -54,21 +83,10 @@ struct StepBuffers {
     }
     query_starts.push_back(static_cast<int32_t>(ids.size()));
     context_counts.push_back(item.start + count);
-    const auto used = static_cast<std::ptrdiff_t>(blocks_for(item.start + count, block_size));
-    block_tables.insert(block_tables.end(), item.blocks.begin(), item.blocks.begin() + used);
+    const auto used = item.blocks.begin() + used_blocks(item, block_size);
+    block_tables.insert(block_tables.end(), item.blocks.begin(), used);
     block_tables.resize(context_counts.size() * static_cast<size_t>(stride), 0);
     if (item.samples) rows.push_back(static_cast<int32_t>(ids.size()) - 1);
-  }
-
-  Step step(const Tensor& drawn = {}) const {
-    return {.ids = ids,
-            .positions = positions,
-            .slots = slots,
-            .query_starts = query_starts,
-            .context_counts = context_counts,
-            .block_tables = block_tables,
-            .block_table_stride = stride,
-            .drawn = drawn};
   }
 };
 

@@ -59,7 +59,7 @@ inline int64_t floats_of_partial(const KvLayout& layout) {
   return int64_t{layout.kv_heads} * (layout.head_dim + 2);
 }
 // Tiles of a key/value head that the device has under way at once (AttentionShape). A multiprocessor has room
-// for one of warpgroups', for two of the others (Shape::kBlocks of 128 dims).
+// for one of warpgroups', for as many of the others as its shared memory holds.
 int32_t tiles_at_once(const KvLayout& layout, bool warpgroups);
 int64_t partial_floats(const AttentionPlan& plan, const KvLayout& layout);
 int64_t counter_count(const AttentionPlan& plan, const KvLayout& layout);

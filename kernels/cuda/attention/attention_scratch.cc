@@ -1,7 +1,5 @@
 #include "kernels/cuda/attention/attention_scratch.h"
 
-#include "kernels/cuda/device/check_cuda.h"
-
 namespace troupe::cuda {
 
 StatusOr<AttentionScratch::Memory> AttentionScratch::of(int64_t partial_floats, int64_t counter_count) {
@@ -22,7 +20,7 @@ int64_t AttentionScratch::bytes() const {
 
 Status AttentionScratch::grow(std::unique_ptr<CudaBuffer>& buffer, int64_t bytes) {
   before_change_();  // with the memory that is given back
-  check_cuda("attention", cudaStreamSynchronize(stream_));
+  watchdog_.wait("attention", stream_);
   TROUPE_ASSIGN_OR_RETURN(buffer, CudaBuffer::allocate(static_cast<size_t>(bytes)));
   return absl::OkStatus();
 }

@@ -176,7 +176,15 @@ AttentionKernels choose_attention(const AttentionTiming& timing, const BackendOp
   const bool measures = options.cuda.measures && timing.limits.requests > 0;
   const bool has_tiles = options.cuda.prefill == PrefillKernel::kTiles ||
                          (options.cuda.prefill == PrefillKernel::kMeasured && !measures);
-  if (!has_tiles) kernels.kv_map = make_kv_map(timing.kv);
+  if (!has_tiles) {
+    auto map = make_kv_map(timing.kv);
+    if (map.ok()) {
+      kernels.kv_map = *map;
+    } else {
+      kernels.shortfall =
+          absl::StrCat("prompts by tiles, not by warpgroups, about half as fast: ", map.status().message());
+    }
+  }
   if (!measures) return kernels;
   if (options.cuda.decode == DecodeKernel::kMeasured) kernels.lanes = choose_lanes(timing, device, tuning);
   const bool measures_tiles = kernels.kv_map && options.cuda.prefill == PrefillKernel::kMeasured;

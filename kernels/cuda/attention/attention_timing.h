@@ -43,6 +43,7 @@ struct AttentionKernels {
   bool lanes = false;                 // decodes without tensor cores, where it takes the groups
   std::optional<CUtensorMap> kv_map;  // where tiles are computed by warpgroups
   CascadeGate gate = CascadeGate::guessed();
+  std::string shortfall;  // reason and effect, where the device should have others; else empty
 };
 // The kernels that the options name, or that `tuning` has for such a model on this device, or that are
 // measured now and kept there, if steps have limits. `device` names it.

@@ -5,6 +5,7 @@
 #include <bit>
 #include <limits>
 
+#include "absl/strings/str_cat.h"
 #include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/device/check_cuda.h"
 #include "kernels/tensor.h"
@@ -36,7 +37,7 @@ decltype(&cuTensorMapEncodeTiled) find_encoder() {
 
 }  // namespace
 
-std::optional<CUtensorMap> make_kv_map(const BoundKv& kv) {
+StatusOr<std::optional<CUtensorMap>> make_kv_map(const BoundKv& kv) {
   const KvLayout& layout = kv.layout;
   const auto dims = static_cast<cuuint64_t>(layout.head_dim);
   const auto rows = static_cast<cuuint64_t>(kv.block_count * layout.block_elements() / layout.head_dim);
@@ -44,8 +45,9 @@ std::optional<CUtensorMap> make_kv_map(const BoundKv& kv) {
       (layout.head_dim == 64 || layout.head_dim == 128) && layout.block_size >= kLeastKvBlock &&
       layout.block_size <= kLargestKvBlock && std::has_single_bit(static_cast<unsigned>(layout.block_size)) &&
       rows > 0 && rows <= cuuint64_t{std::numeric_limits<int>::max()} && is_hopper() && has_warpgroup_code();
-  const auto encode = takes ? find_encoder() : nullptr;
-  if (encode == nullptr) return std::nullopt;
+  if (!takes) return std::optional<CUtensorMap>();
+  const auto encode = find_encoder();
+  if (encode == nullptr) return absl::UnavailableError("the driver has no cuTensorMapEncodeTiled");
   CUtensorMap map;
   const cuuint64_t sizes[] = {dims, rows};
   const cuuint64_t strides[] = {dims * dtype_size(DType::kBFloat16)};  // of all but the first
@@ -54,8 +56,11 @@ std::optional<CUtensorMap> make_kv_map(const BoundKv& kv) {
   const CUresult result = encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, kv.data, sizes, strides, box,
                                  steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (result != CUDA_SUCCESS) return std::nullopt;
-  return map;
+  if (result != CUDA_SUCCESS) {
+    return absl::UnavailableError(
+        absl::StrCat("the driver refuses a map of the KV memory: cuTensorMapEncodeTiled, CUresult ", result));
+  }
+  return std::optional<CUtensorMap>(map);
 }
 
 }  // namespace troupe::cuda

@@ -7,6 +7,7 @@
 
 #include <optional>
 
+#include "common/core/status.h"
 #include "kernels/ops/kv.h"
 
 namespace troupe::cuda {
@@ -19,7 +20,8 @@ inline constexpr int kNoKvRow = -kLargestKvBlock;
 
 // Nothing where tiles cannot be computed by warpgroups (attention_wgmma.cu): the device is no Hopper, or
 // runs code made for another (CUDA_FORCE_PTX_JIT), heads are of other than 64 or 128 dims, blocks do not
-// divide a turn of keys, or the memory has too many rows. `kv` is of bfloat16.
-std::optional<CUtensorMap> make_kv_map(const BoundKv& kv);
+// divide a turn of keys, or the memory has too many rows. An error where they could be, but the driver
+// refuses the map. `kv` is of bfloat16.
+StatusOr<std::optional<CUtensorMap>> make_kv_map(const BoundKv& kv);
 
 }  // namespace troupe::cuda

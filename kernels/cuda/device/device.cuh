@@ -157,6 +157,7 @@ void launch(const char* op, void (*kernel)(Params...), const Grid& grid, const L
   config.attrs = &overlaps;
   config.numAttrs = stream.overlaps ? 1 : 0;
   check_cuda(op, cudaLaunchKernelEx(&config, kernel, Params(args)...));
+  stream.launched(op);
 }
 
 inline unsigned blocks_for(int64_t count, int64_t per_block) {

@@ -58,11 +58,23 @@ StatusOr<std::string> find_device() {
   return device;
 }
 
-int processor_count() {
-  int device = 0, count = 0;
+namespace {
+
+int attribute_of_device(cudaDeviceAttr attribute) {
+  int device = 0, value = 0;
   check_cuda("device", cudaGetDevice(&device));
-  check_cuda("device", cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
-  return count;
+  check_cuda("device", cudaDeviceGetAttribute(&value, attribute, device));
+  return value;
+}
+
+}  // namespace
+
+int processor_count() {
+  return attribute_of_device(cudaDevAttrMultiProcessorCount);
+}
+
+size_t shared_bytes_of_processor() {
+  return static_cast<size_t>(attribute_of_device(cudaDevAttrMaxSharedMemoryPerMultiprocessor));
 }
 
 }  // namespace troupe::cuda

@@ -2,6 +2,7 @@
 
 // The device that the backend computes on. Thread-safe; errors are Statuses, for a machine may have none.
 
+#include <cstddef>
 #include <string>
 
 #include "common/core/status.h"
@@ -17,5 +18,7 @@ std::string driver_too_old(int driver, int built);
 bool driver_overlaps();
 // Multiprocessors of the device.
 int processor_count();
+// Shared memory of one of them.
+size_t shared_bytes_of_processor();
 
 }  // namespace troupe::cuda

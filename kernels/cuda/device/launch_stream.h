@@ -2,6 +2,8 @@
 
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/device/watchdog.h"
+
 namespace troupe::cuda {
 
 // The stream that an op is launched in. `overlaps`: its blocks may come to the device while the launch before
@@ -10,8 +12,13 @@ namespace troupe::cuda {
 // REQUIRES of overlaps: has_hopper_code() (attention_kernels.h).
 struct LaunchStream {
   LaunchStream(cudaStream_t of, bool overlapping = false) : handle(of), overlaps(overlapping) {}  // NOLINT
+  // `op`: a literal.
+  void launched(const char* op) const {
+    if (watchdog != nullptr) watchdog->launched(op);
+  }
   cudaStream_t handle;
   bool overlaps;
+  Watchdog* watchdog = nullptr;  // that is to know of launches
 };
 
 }  // namespace troupe::cuda

@@ -71,7 +71,9 @@ bool Products::launch(const LaunchStream& stream, const ProductCandidate& candid
       skinny_gemm(stream, o, {.prefetches = prefetches});
       return true;
     case Kind::kLibrary:
-      return library_ != nullptr && library_->launch(stream.handle, o, candidate.algorithm);
+      if (library_ == nullptr || !library_->launch(stream.handle, o, candidate.algorithm)) return false;
+      stream.launched("matmul of the library");
+      return true;
     case Kind::kTiles:
       tiled_gemm(stream, o);
       return true;

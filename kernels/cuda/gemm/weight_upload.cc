@@ -19,6 +19,10 @@ constexpr int64_t kElementsPerThread = int64_t{1} << 19;
 
 }  // namespace
 
+int upload_threads() {
+  return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u));
+}
+
 std::unique_ptr<WeightUpload> WeightUpload::make(cudaStream_t stream, const Options& options) {
   auto upload = std::unique_ptr<WeightUpload>(new WeightUpload(stream, options));
   if (upload->allocate()) return upload;

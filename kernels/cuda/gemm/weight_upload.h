@@ -14,6 +14,9 @@
 
 namespace troupe::cuda {
 
+// Some read a mapped file faster than one; more than eight wait for memory.
+int upload_threads();
+
 // Driven by the backend's one thread. Errors of copies end the process (check_cuda.h).
 class WeightUpload {
  public:

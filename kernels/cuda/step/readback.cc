@@ -14,8 +14,8 @@ constexpr const char* kOp = "readback";
 
 }  // namespace
 
-std::unique_ptr<PinnedReadback> PinnedReadback::make(cudaStream_t stream, size_t bytes) {
-  auto readback = std::unique_ptr<PinnedReadback>(new PinnedReadback(stream, bytes));
+std::unique_ptr<PinnedReadback> PinnedReadback::make(cudaStream_t stream, Watchdog& watchdog, size_t bytes) {
+  auto readback = std::unique_ptr<PinnedReadback>(new PinnedReadback(stream, watchdog, bytes));
   if (cudaMallocHost(&readback->memory_, std::max<size_t>(bytes, 1)) != cudaSuccess) {
     readback->memory_ = nullptr;
   } else if (cudaEventCreateWithFlags(&readback->there_, cudaEventDisableTiming) != cudaSuccess) {
@@ -39,10 +39,11 @@ void PinnedReadback::start(const void* from, size_t bytes) {
   TROUPE_CHECK(bytes <= bytes_, std::to_string(bytes) + " bytes, made for " + std::to_string(bytes_));
   check_cuda(kOp, cudaMemcpyAsync(memory_, from, bytes, cudaMemcpyDeviceToHost, stream_));
   check_cuda(kOp, cudaEventRecord(there_, stream_));
+  launches_ = watchdog_.launch_count();
 }
 
 const void* PinnedReadback::wait() {
-  check_cuda(kOp, cudaEventSynchronize(there_));
+  watchdog_.wait(kOp, there_, launches_);
   return memory_;
 }
 

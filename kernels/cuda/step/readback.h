@@ -7,14 +7,15 @@
 #include <cstddef>
 #include <memory>
 
+#include "kernels/cuda/device/watchdog.h"
 #include "kernels/kernels.h"
 
 namespace troupe::cuda {
 
 class PinnedReadback final : public Readback {
  public:
-  // Null where there is no pinned memory to be had. `stream` must outlive it.
-  static std::unique_ptr<PinnedReadback> make(cudaStream_t stream, size_t bytes);
+  // Null where there is no pinned memory to be had. `stream` and `watchdog`, which is of it, must outlive it.
+  static std::unique_ptr<PinnedReadback> make(cudaStream_t stream, Watchdog& watchdog, size_t bytes);
   ~PinnedReadback() override;
   PinnedReadback(const PinnedReadback&) = delete;
   PinnedReadback& operator=(const PinnedReadback&) = delete;
@@ -23,12 +24,15 @@ class PinnedReadback final : public Readback {
   const void* wait() override;
 
  private:
-  PinnedReadback(cudaStream_t stream, size_t bytes) : stream_(stream), bytes_(bytes) {}
+  PinnedReadback(cudaStream_t stream, Watchdog& watchdog, size_t bytes)
+      : stream_(stream), watchdog_(watchdog), bytes_(bytes) {}
 
   cudaStream_t stream_;
+  Watchdog& watchdog_;
   const size_t bytes_;  // room
   void* memory_ = nullptr;
   cudaEvent_t there_ = nullptr;
+  uint64_t launches_ = 0;  // before it
 };
 
 }  // namespace troupe::cuda

@@ -15,16 +15,16 @@ constexpr const char* kOp = "step arrays";
 
 }  // namespace
 
-StepArrays::StepArrays(cudaStream_t stream, std::function<void()> before_change)
-    : stream_(stream), before_change_(std::move(before_change)) {
-  for (cudaEvent_t& end : ends_) check_cuda(kOp, cudaEventCreateWithFlags(&end, cudaEventDisableTiming));
+StepArrays::StepArrays(cudaStream_t stream, Watchdog& watchdog, std::function<void()> before_change)
+    : stream_(stream), watchdog_(watchdog), before_change_(std::move(before_change)) {
+  for (StepEnd& end : ends_) check_cuda(kOp, cudaEventCreateWithFlags(&end.event, cudaEventDisableTiming));
 }
 
 StepArrays::~StepArrays() {
   cudaStreamSynchronize(stream_);
   for (const Slot& slot : slots_) release(slot);
   release_whole();
-  for (cudaEvent_t end : ends_) cudaEventDestroy(end);
+  for (const StepEnd& end : ends_) cudaEventDestroy(end.event);
 }
 
 void StepArrays::begin_step(bool whole) {
@@ -33,7 +33,8 @@ void StepArrays::begin_step(bool whole) {
   is_whole_ = whole && whole_capacity_ > 0;
   whole_bytes_ = 0;
   ++step_;
-  check_cuda(kOp, cudaEventSynchronize(ends_[step_ % 2]));  // at once where it was never recorded
+  const StepEnd& end = ends_[step_ % 2];
+  watchdog_.wait(kOp, end.event, end.launches);  // at once where it was never recorded
 }
 
 void StepArrays::send() {
@@ -49,7 +50,9 @@ void StepArrays::end_step() {
   TROUPE_CHECK(in_step_, "a step ends that has not begun");
   in_step_ = false;
   for (Slot& slot : slots_) slot.looked_at = nullptr;
-  check_cuda(kOp, cudaEventRecord(ends_[step_ % 2], stream_));
+  StepEnd& end = ends_[step_ % 2];
+  check_cuda(kOp, cudaEventRecord(end.event, stream_));
+  end.launches = watchdog_.launch_count();
 }
 
 const void* StepArrays::bytes_of(StepArray which, const void* values, size_t bytes) {
@@ -86,11 +89,11 @@ const void* StepArrays::send_own(Slot& slot, const void* values, size_t bytes) {
   slot.bytes = bytes;
   Pinned& turn = slot.turns[slot.last];
   // An array that changed within a step, or is none's, comes round before begin_step() waited for its step.
-  if (turn.step + 2 > step_) check_cuda(kOp, cudaStreamSynchronize(stream_));
+  if (turn.step + 2 > step_) watchdog_.wait(kOp, stream_);
   turn.step = step_;
   std::memcpy(turn.memory, values, bytes);
   check_cuda(kOp, cudaMemcpyAsync(slot.device, turn.memory, bytes, cudaMemcpyHostToDevice, stream_));
-  if (!in_step_) check_cuda(kOp, cudaStreamSynchronize(stream_));
+  if (!in_step_) watchdog_.wait(kOp, stream_);
   ++sent_count_;
   return slot.device;
 }

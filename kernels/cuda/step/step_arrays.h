@@ -20,6 +20,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "kernels/cuda/device/watchdog.h"
+
 namespace troupe::cuda {
 
 enum class StepArray : uint8_t {
@@ -50,9 +52,9 @@ class StepArrays {
  public:
   static constexpr size_t kAlignment = 256;  // of each array, as cudaMalloc's
 
-  // `before_change` is called before an array that this step has used gets other values: launches that use it
-  // must be on their way by then.
-  StepArrays(cudaStream_t stream, std::function<void()> before_change);
+  // `watchdog`: of `stream`. `before_change` is called before an array that this step has used gets other
+  // values: launches that use it must be on their way by then.
+  StepArrays(cudaStream_t stream, Watchdog& watchdog, std::function<void()> before_change);
   ~StepArrays();
   StepArrays(const StepArrays&) = delete;
   StepArrays& operator=(const StepArrays&) = delete;
@@ -106,15 +108,20 @@ class StepArrays {
   void release_whole();
 
   cudaStream_t stream_;
+  Watchdog& watchdog_;
   const std::function<void()> before_change_;
   std::array<Slot, kStepArrayCount> slots_;
   // The memory of a step that is launched whole.
   std::array<char*, 2> whole_turns_{};
   char* whole_ = nullptr;
   size_t whole_capacity_ = 0;
-  size_t whole_bytes_ = 0;             // that send() has to send
-  bool is_whole_ = false;              // until then
-  std::array<cudaEvent_t, 2> ends_{};  // of the last two steps
+  size_t whole_bytes_ = 0;  // that send() has to send
+  bool is_whole_ = false;   // until then
+  struct StepEnd {
+    cudaEvent_t event = nullptr;
+    uint64_t launches = 0;  // before it
+  };
+  std::array<StepEnd, 2> ends_;  // of the last two steps
   uint64_t step_ = 1;
   bool in_step_ = false;
   int64_t sent_count_ = 0;

@@ -63,7 +63,8 @@ TEST(ContractDeathTest, AGraphsStepBeginsEndsAndIsLaunchedInThisOrder) {
 
 TEST(ContractDeathTest, ArraysStepsFollowOneAnother) {
   const Stream stream;
-  StepArrays arrays(stream.handle, [] {});
+  Watchdog watchdog(std::chrono::milliseconds{0});
+  StepArrays arrays(stream.handle, watchdog, [] {});
   EXPECT_DEATH(arrays.end_step(), "has not begun");
   arrays.begin_step(/*whole=*/false);
   EXPECT_DEATH(arrays.begin_step(/*whole=*/false), "within another");
@@ -72,7 +73,8 @@ TEST(ContractDeathTest, ArraysStepsFollowOneAnother) {
 
 TEST(ContractDeathTest, MemoryIsAsLargeAsItIsUsed) {
   const Stream stream;
-  const auto readback = PinnedReadback::make(stream.handle, 8);
+  Watchdog watchdog(std::chrono::milliseconds{0});
+  const auto readback = PinnedReadback::make(stream.handle, watchdog, 8);
   const std::array<char, 16> bytes{};
   EXPECT_DEATH(readback->start(bytes.data(), 16), "16 bytes, made for 8");
   EXPECT_DEATH(RoundedBiases(nullptr, RoundedBiases::kAlignment + 1), "room for parts of a bias");

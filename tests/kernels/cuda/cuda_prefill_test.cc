@@ -1,6 +1,9 @@
 // Prompts' attention of the emulated GPU: tiles that are cut, and Hopper's warpgroups.
 
 #include "tests/kernels/cuda/attention_step.h"
+#ifndef TROUPE_GPU_TEST
+#include "kernels/cuda/attention/attention_kernels.h"
+#endif
 
 namespace troupe::cuda_prefill_test {
 
@@ -53,6 +56,54 @@ TEST(CudaPrefill, TilesThatAreCutTakeNoMemoryWithinTheLimits) {
   EXPECT_EQ(off_by(step, step.on(*cuda)), std::nullopt);
   EXPECT_EQ(cuda->device_memory()->free_bytes, before);
   emulated::set_device_size({});
+}
+
+// Tiles compute such prompts, as they do on other GPUs; but it is no matter of course.
+TEST(CudaPrefill, AMapThatTheDriverRefusesIsSaid) {
+  const Geometry g{4, 2, 64, 16};
+  const Step step(g, DType::kBFloat16, {{100, 100}}, 54);
+  const auto tiles = make_cuda_with({.dtype = DType::kBFloat16, .cuda = {.prefill = PrefillKernel::kTiles}});
+  const auto warpgroups =
+      make_cuda_with({.dtype = DType::kBFloat16, .cuda = {.prefill = PrefillKernel::kWarpgroups}});
+  emulated::set_tensor_maps_refused(true);
+  EXPECT_TRUE(same_bits(step.on(*warpgroups).view(), step.on(*tiles).view()));
+  emulated::set_tensor_maps_refused(false);
+  EXPECT_EQ(tiles->description(), "cuda emulated (sm_90)") << "they need none";
+  EXPECT_EQ(
+      warpgroups->description(),
+      "cuda emulated (sm_90), prompts by tiles, not by warpgroups, about half as fast: the driver refuses "
+      "a map of the KV memory: cuTensorMapEncodeTiled, CUresult 1");
+  EXPECT_FALSE(same_bits(step.on(*warpgroups).view(), step.on(*tiles).view())) << "in another memory";
+  EXPECT_EQ(warpgroups->description(), "cuda emulated (sm_90)");
+}
+
+// Two blocks fit a multiprocessor, and so many are planned for: with turns of 64 keys, or of 32 where its
+// memory is small.
+TEST(CudaPrefill, TilesFitTheChipsSharedMemoryTwice) {
+  const Geometry g{4, 2, 128, 16};
+  const KvLayout layout{kLayers, g.kv_heads, g.head_dim, g.block_size};
+  const Step step(g, DType::kBFloat16, {{150, 150}, {100, 40}}, 55);
+  const auto cuda = make_cuda_with({.dtype = DType::kBFloat16, .cuda = {.prefill = PrefillKernel::kTiles}});
+  emulated::set_device_size({.processors = 2});
+  const OwnedTensor hoppers = step.on(*cuda);
+  for (const auto& [shared_bytes, keys] : {std::pair{164 << 10, 64}, std::pair{100 << 10, 32}}) {
+    emulated::set_device_size({.processors = 2, .shared_bytes = shared_bytes});
+    EXPECT_EQ(cuda::tiles_at_once(layout, /*warpgroups=*/false), 2 * 2 / g.kv_heads) << shared_bytes;
+    EXPECT_EQ(cuda::tiles_at_once(layout, /*warpgroups=*/true), 2 / g.kv_heads);
+    for (int order = 0; order < 3; ++order) {
+      set_thread_order(order);
+      const OwnedTensor out = step.on(*cuda);
+      EXPECT_EQ(off_by(step, out), std::nullopt) << shared_bytes;
+      EXPECT_EQ(same_bits(out.view(), hoppers.view()), keys == 64) << shared_bytes;
+      EXPECT_EQ(emulated::last_launch().dynamic_shared_bytes, size_t{4} * keys * (128 + 8) * 2);
+    }
+    set_thread_order(0);
+  }
+  // Less than any chip has: the device is asked.
+  emulated::set_device_size({.processors = 2, .shared_bytes = 60 << 10});
+  EXPECT_EQ(cuda::tiles_at_once(layout, /*warpgroups=*/false), 2 / g.kv_heads);
+  emulated::set_device_size({});
+  EXPECT_EQ(cuda::tiles_at_once(layout, /*warpgroups=*/false), 2 * 4 / g.kv_heads);
 }
 #endif
 

@@ -15,6 +15,8 @@ namespace troupe::module_test {
 
 using namespace cuda_testing;
 
+constexpr std::chrono::milliseconds kWaitsForEver{0};
+
 std::string reason(const std::string& path) {
   const auto backend = open_backend(path, {});
   EXPECT_EQ(backend.status().code(), absl::StatusCode::kUnavailable);
@@ -106,7 +108,8 @@ TEST(RoundVector, IsToNearestEven) {
 }
 
 TEST(StepArrays, WhatHasNotChangedIsNotSentAgain) {
-  cuda::StepArrays arrays(nullptr, [] {});
+  cuda::Watchdog watchdog(kWaitsForEver);
+  cuda::StepArrays arrays(nullptr, watchdog, [] {});
   std::vector<int32_t> slots{1, 2, 3};
   const int32_t* const first = arrays.of(cuda::StepArray::kSlots, slots);
   EXPECT_EQ(arrays.of(cuda::StepArray::kSlots, slots), first);
@@ -122,7 +125,8 @@ TEST(StepArrays, WhatHasNotChangedIsNotSentAgain) {
 }
 
 TEST(StepArrays, WithinAStepAnArrayIsLookedAtOnce) {
-  cuda::StepArrays arrays(nullptr, [] {});
+  cuda::Watchdog watchdog(kWaitsForEver);
+  cuda::StepArrays arrays(nullptr, watchdog, [] {});
   std::vector<int32_t> slots{1, 2, 3};
   const std::vector<int32_t> others{4, 5, 6};
   arrays.begin_step(/*whole=*/false);
@@ -145,8 +149,10 @@ TEST(StepArrays, AStepUnderWayKeepsItsOwn) {
   cudaStream_t stream = nullptr;
   ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
   {
-    cuda::StepArrays arrays(stream, [] {});
-    auto readbacks = std::array{cuda::PinnedReadback::make(stream, 4), cuda::PinnedReadback::make(stream, 4)};
+    cuda::Watchdog watchdog(kWaitsForEver);
+    cuda::StepArrays arrays(stream, watchdog, [] {});
+    auto readbacks = std::array{cuda::PinnedReadback::make(stream, watchdog, 4),
+                                cuda::PinnedReadback::make(stream, watchdog, 4)};
     const auto launch = [&](int32_t value) {
       arrays.begin_step(/*whole=*/false);
       readbacks[static_cast<size_t>(value % 2)]->start(
@@ -180,7 +186,8 @@ TEST(StepArrays, AWholeStepsArraysGoTogether) {
   cudaStream_t stream = nullptr;
   ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
   {
-    cuda::StepArrays arrays(stream, [] { FAIL() << "nothing changes"; });
+    cuda::Watchdog watchdog(kWaitsForEver);
+    cuda::StepArrays arrays(stream, watchdog, [] { FAIL() << "nothing changes"; });
     arrays.reserve_whole(3 * static_cast<int64_t>(cuda::StepArrays::kAlignment));
     const std::vector<int32_t> slots{1, 2}, positions{3, 4, 5}, rows{6}, ids{7};
     for (int step = 0; step < 3; ++step) {

@@ -67,6 +67,11 @@ void give_graph_memory() {
   device_state().memory_used -= kGraphBytes;
 }
 
+int shared_bytes_of_processor() {
+  const std::lock_guard lock(device_state().mutex);
+  return device_state().size.shared_bytes;
+}
+
 void set_device_size(const DeviceSize& size) {
   const std::lock_guard lock(device_state().mutex);
   device_state().size = size;
@@ -113,13 +118,14 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   std::strcpy(properties->name, "emulated");
   properties->totalGlobalMem = device_state().size.memory_bytes;
   properties->sharedMemPerBlock = kSharedBytesOfAnyLaunch;
-  properties->sharedMemPerBlockOptin = kSharedBytesOfBlockMax;
-  properties->sharedMemPerMultiprocessor = kSharedBytesOfProcessor;
-  properties->reservedSharedMemPerBlock = 1024;
+  const auto shared_bytes = static_cast<size_t>(device_state().size.shared_bytes);
+  properties->sharedMemPerBlockOptin = shared_bytes - kReservedSharedBytes;
+  properties->sharedMemPerMultiprocessor = shared_bytes;
+  properties->reservedSharedMemPerBlock = kReservedSharedBytes;
   properties->major = device_state().driver.major;
   properties->multiProcessorCount = device_state().size.processors;
   properties->maxThreadsPerBlock = kThreadsMax;
-  properties->maxThreadsPerMultiProcessor = 2048;
+  properties->maxThreadsPerMultiProcessor = kThreadsOfProcessor;
   properties->regsPerBlock = 65536;
   properties->warpSize = 32;
   properties->l2CacheSize = kL2Bytes;
@@ -154,10 +160,10 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
       *value = properties.minor;
       break;
     case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
-      *value = kSharedBytesOfProcessor;
+      *value = static_cast<int>(properties.sharedMemPerMultiprocessor);
       break;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      *value = kSharedBytesOfBlockMax;
+      *value = static_cast<int>(properties.sharedMemPerBlockOptin);
       break;
     default:
       return noted(cudaErrorInvalidValue);

@@ -49,6 +49,13 @@ void set_order(Order order, uint32_t seed = 0);
 // that waits. Off at first.
 void set_late(bool late);
 
+// Whether the device hangs: no stream's work gets done any more. A wait would be for ever, and ends the
+// process with a message instead.
+void set_hung(bool hung);
+
+// Whether the driver refuses tensor maps (cuTensorMapEncodeTiled), though they are right.
+void set_tensor_maps_refused(bool refused);
+
 struct LaunchRecord {
   dim3 grid;
   dim3 block;
@@ -64,6 +71,9 @@ LaunchRecord last_launch();
 struct DeviceSize {
   int processors = 4;
   size_t memory_bytes = size_t{4} << 30;
+  // Shared memory of a multiprocessor: 228 KB as Hopper's; A100's is 164 KB, Ada's 100 KB. A block may have
+  // all but 1 KB of it.
+  int shared_bytes = 228 << 10;
 };
 void set_device_size(const DeviceSize& size);
 

@@ -1,11 +1,13 @@
 #include "tests/kernels/emulated/hopper.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
+#include "tests/kernels/emulated/emulator.h"
 #include "tests/kernels/emulated/engine.h"
 
 namespace troupe::emulated {
@@ -18,6 +20,8 @@ constexpr int kRowBytes = 128;  // of a tile
 constexpr int kRowsOfWarp = 16;
 constexpr int kDepth = 16;
 constexpr uint32_t kPoison = 0xffffffffu;  // a NaN
+
+std::atomic<bool> are_maps_refused = false;
 
 // A box on its way.
 struct Box {
@@ -246,6 +250,10 @@ const Collective kWait{
 
 }  // namespace
 
+void set_tensor_maps_refused(bool refused) {
+  are_maps_refused = refused;
+}
+
 uint32_t shared_offset(const void* pointer) {
   return static_cast<uint32_t>(static_cast<const unsigned char*>(pointer) - dynamic_shared());
 }
@@ -323,7 +331,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType, cuuint32_
                      sizes[1] <= cuuint64_t{1} << 32 && box[0] * 2 == 128 && box[1] > 0 &&
                      box[1] <= kBoxMax && steps[0] == 1 && steps[1] == 1 &&
                      reinterpret_cast<uintptr_t>(map) % 64 == 0;
-  if (!taken) return CUDA_ERROR_INVALID_VALUE;
+  if (!taken || troupe::emulated::are_maps_refused) return CUDA_ERROR_INVALID_VALUE;
   *map = {static_cast<const unsigned char*>(data), sizes[0], sizes[1], strides[0], box[0], box[1]};
   return CUDA_SUCCESS;
 }

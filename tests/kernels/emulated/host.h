@@ -9,9 +9,11 @@ namespace troupe::emulated {
 
 // The limits of an H100 (CUDA programming guide, "Compute capabilities", 9.0).
 inline constexpr int kSharedBytesOfAnyLaunch = 48 << 10;
-inline constexpr int kSharedBytesOfBlockMax = 232448;
-inline constexpr int kSharedBytesOfProcessor = 233472;
+inline constexpr int kReservedSharedBytes = 1024;  // of each block's
 inline constexpr int kThreadsMax = 1024;
+inline constexpr int kThreadsOfProcessor = 2048;
+inline constexpr int kBlocksOfProcessor = 32;
+int shared_bytes_of_processor();  // DeviceSize's
 
 // A graph made executable takes some of the device's memory, as it does there; how much is not documented:
 // serving engines report up to 28 MiB.

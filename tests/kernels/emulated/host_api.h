@@ -224,7 +224,7 @@ struct cudaLaunchAttribute {
   cudaLaunchAttributeID id;
   cudaLaunchAttributeValue val;
 };
-// Of kernels' nodes, cudaLaunchAttributeClusterDimension alone: 0 x 0 x 0 where the launch had none.
+// For kernels' nodes, and cudaLaunchAttributeClusterDimension alone: 0 x 0 x 0 where the launch had none.
 cudaError_t cudaGraphKernelNodeGetAttribute(cudaGraphNode_t node, cudaLaunchAttributeID id,
                                             cudaLaunchAttributeValue* value);
 struct cudaLaunchConfig_t {
@@ -244,12 +244,21 @@ using Entry = void (*)(const void* call);  // one thread's run of a kernel with 
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Entry entry,
                    std::shared_ptr<const void> call);
 cudaError_t set_kernel_attribute(const void* kernel, cudaFuncAttribute attribute, int value);
+cudaError_t blocks_of_processor(int* blocks, const void* kernel, int threads, size_t shared_bytes);
 
 }  // namespace troupe::emulated
 
 template <class T>
 cudaError_t cudaFuncSetAttribute(T* kernel, cudaFuncAttribute attribute, int value) {
   return troupe::emulated::set_kernel_attribute(reinterpret_cast<const void*>(kernel), attribute, value);
+}
+
+// By dynamic shared memory and threads: registers are not counted.
+template <class T>
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, T* kernel, int threads,
+                                                          size_t dynamic_shared_bytes) {
+  return troupe::emulated::blocks_of_processor(blocks, reinterpret_cast<const void*>(kernel), threads,
+                                               dynamic_shared_bytes);
 }
 
 template <class... Expected, class... Arguments>

@@ -69,6 +69,25 @@ TEST_F(EmulatedHost, ClustersDivideTheGrid) {
   EXPECT_EQ(total, 8 * 32);
 }
 
+TEST_F(EmulatedHost, BlocksOfAMultiprocessorFitItsSharedMemory) {
+  set_device_size({.shared_bytes = 100 << 10});
+  const auto blocks_of = [](auto* kernel, int threads, size_t shared_bytes) {
+    int blocks = -1;
+    EXPECT_EQ(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared_bytes),
+              cudaSuccess);
+    return blocks;
+  };
+  constexpr auto kBytes = cudaFuncAttributeMaxDynamicSharedMemorySize;
+  EXPECT_EQ(cudaFuncSetAttribute(count_threads, kBytes, (99 << 10) + 1), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaFuncSetAttribute(count_threads, kBytes, 99 << 10), cudaSuccess);
+  EXPECT_EQ(blocks_of(count_threads, 128, 99 << 10), 1);
+  EXPECT_EQ(blocks_of(count_threads, 128, 49 << 10), 2) << "and 1 KB of each is CUDA's own";
+  EXPECT_EQ(blocks_of(count_threads, 128, (49 << 10) + 1), 1);
+  EXPECT_EQ(blocks_of(count_threads, 128, 0), 16) << "as many threads as it has";
+  EXPECT_EQ(blocks_of(sum_block, 128, (48 << 10) + 1), 0) << "nothing was asked for";
+  set_device_size({});
+}
+
 TEST_F(EmulatedHost, TheLastLaunchIsKnown) {
   int total = 0;
   const uint64_t before = last_launch().number;

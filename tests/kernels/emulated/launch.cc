@@ -59,6 +59,13 @@ bool is_cluster_of(const dim3& cluster, const dim3& grid) {
          grid.z % cluster.z == 0 && cluster.x * cluster.y * cluster.z <= kClusterBlocksMax;
 }
 
+// REQUIRES: launches().mutex is held.
+size_t dynamic_shared_bytes_max(const void* kernel) {
+  const auto& allowed = launches().dynamic_shared_bytes_max;
+  const auto own = allowed.find(kernel);
+  return static_cast<size_t>(own == allowed.end() ? kSharedBytesOfAnyLaunch : own->second);
+}
+
 cudaError_t check_launch(const cudaLaunchConfig_t& config, const void* kernel) {
   const dim3& threads = config.blockDim;
   if (!is_within(config.gridDim, {kBlocksMaxX, kBlocksMaxYZ, kBlocksMaxYZ}) ||
@@ -73,10 +80,7 @@ cudaError_t check_launch(const cudaLaunchConfig_t& config, const void* kernel) {
     }
   }
   if (!is_cluster_of(cluster_of(config), config.gridDim)) return cudaErrorInvalidClusterSize;
-  const auto& allowed = launches().dynamic_shared_bytes_max;
-  const auto own = allowed.find(kernel);
-  const int bytes_max = own == allowed.end() ? kSharedBytesOfAnyLaunch : own->second;
-  return config.dynamicSmemBytes > static_cast<size_t>(bytes_max) ? cudaErrorInvalidValue : cudaSuccess;
+  return config.dynamicSmemBytes > dynamic_shared_bytes_max(kernel) ? cudaErrorInvalidValue : cudaSuccess;
 }
 
 }  // namespace
@@ -128,9 +132,23 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Entry e
 
 cudaError_t set_kernel_attribute(const void* kernel, cudaFuncAttribute attribute, int value) {
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
-  if (value < 0 || value > kSharedBytesOfBlockMax) return noted(cudaErrorInvalidValue);
+  if (value < 0 || value > shared_bytes_of_processor() - kReservedSharedBytes)
+    return noted(cudaErrorInvalidValue);
   const std::lock_guard lock(launches().mutex);
   launches().dynamic_shared_bytes_max[kernel] = value;
+  return cudaSuccess;
+}
+
+cudaError_t blocks_of_processor(int* blocks, const void* kernel, int threads, size_t shared_bytes) {
+  const std::lock_guard lock(launches().mutex);
+  if (threads < 1 || threads > kThreadsMax) return noted(cudaErrorInvalidValue);
+  if (shared_bytes > dynamic_shared_bytes_max(kernel)) {
+    *blocks = 0;
+    return cudaSuccess;
+  }
+  const auto by_shared =
+      shared_bytes_of_processor() / (static_cast<int>(shared_bytes) + kReservedSharedBytes);
+  *blocks = std::min({by_shared, kThreadsOfProcessor / threads, kBlocksOfProcessor});
   return cudaSuccess;
 }
 

@@ -17,6 +17,7 @@ namespace troupe::emulated {
 namespace {
 
 std::atomic<bool> is_late = false;
+std::atomic<bool> is_hung = false;
 std::atomic<int> capturing_count = 0;
 
 // A stream's work. An event may outlive the stream it was recorded in.
@@ -36,6 +37,7 @@ class Queue {
   }
   // Runs the work before the `end`th.
   void run_to(uint64_t end) {
+    if (is_hung) return;
     const std::lock_guard lock(mutex_);
     for (; done_ < end && !work_.empty(); ++done_) {
       const Work work = std::move(work_.front());
@@ -45,6 +47,13 @@ class Queue {
     }
   }
   void run() { run_to(~uint64_t{0}); }
+  // As a thread that waits for it.
+  void await(uint64_t end) {
+    run_to(end);
+    if (done() >= end) return;
+    std::fprintf(stderr, "emulated CUDA: a wait for a device that hangs\n");
+    std::abort();
+  }
   // Runs one piece of the work before the `end`th, if there is any. Returns whether all of it is done.
   bool run_one_to(uint64_t end) {
     run_to(std::min(end, done() + 1));
@@ -77,6 +86,10 @@ Queues& queues() {
 
 void set_late(bool late) {
   is_late = late;
+}
+
+void set_hung(bool hung) {
+  is_hung = hung;
 }
 
 }  // namespace troupe::emulated
@@ -139,7 +152,7 @@ namespace {
 
 cudaError_t wait_for(cudaEvent_t event) {
   if (event == nullptr) return noted(cudaErrorInvalidResourceHandle);
-  if (event->queue != nullptr) event->queue->run_to(event->end);
+  if (event->queue != nullptr) event->queue->await(event->end);
   return cudaSuccess;
 }
 
@@ -188,7 +201,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (stream != nullptr && stream->captured != nullptr) return noted(cudaErrorStreamCaptureUnsupported);
-  if (stream != nullptr) stream->queue->run();
+  if (stream != nullptr) stream->queue->await(stream->queue->end());
   return cudaSuccess;
 }
 
