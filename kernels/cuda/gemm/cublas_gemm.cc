@@ -209,7 +209,7 @@ class CublasGemm final : public LibraryGemm {
     return takes ? algorithm : -1;
   }
 
-  // The library's check does not see where the matrices lie.
+  // The library's check does not see where the matrices lie. (One that does not say needs nothing.)
   static uint32_t alignment_needed(const cublasLtMatmulAlgo_t& algorithm) {
     uint32_t most = 1;
     for (const auto name :
@@ -217,8 +217,9 @@ class CublasGemm final : public LibraryGemm {
           CUBLASLT_ALGO_CAP_MIN_ALIGNMENT_C_BYTES, CUBLASLT_ALGO_CAP_MIN_ALIGNMENT_D_BYTES}) {
       uint32_t needed = 0;
       size_t written = 0;
-      check_blas(cublasLtMatmulAlgoCapGetAttribute(&algorithm, name, &needed, sizeof(needed), &written));
-      most = std::max(most, needed);
+      const cublasStatus_t status =
+          cublasLtMatmulAlgoCapGetAttribute(&algorithm, name, &needed, sizeof(needed), &written);
+      if (status == CUBLAS_STATUS_SUCCESS) most = std::max(most, needed);
     }
     return most;
   }
