@@ -19,7 +19,7 @@ struct MmaAttention {
   const SharedRow* shared_rows;
   const RequestMerge* request_merges;
   float* partials;  // (partials, G, C + 2): sums, largest, total
-  int* counters;    // (request_merges, G)
+  int* counters;    // (R, G)
   AttentionIndices indices;
   int block_table_stride;
   int heads;

@@ -92,15 +92,14 @@ void add_pieces(const AttentionShape& shape, const Request& r, int32_t shared, A
   const int32_t before = pieces_of(shared, kSharedPieces * shape.piece_keys);
   const int32_t count = before + pieces_of(r.keys - shared, shape.piece_keys);
   const int32_t partial = plan.partial_count;
-  const auto merge = count > 1 ? static_cast<int32_t>(plan.request_merges.size()) : -1;
   if (count > 1) {
-    plan.request_merges.push_back({r.index, r.rows, partial, count});
+    plan.request_merges[static_cast<size_t>(r.index)] = {r.rows, partial, count};
     plan.partial_count += count * r.rows;
   }
   for (int32_t i = before; i < count; ++i) {
     const int32_t first = shared + (i - before) * shape.piece_keys;
     plan.pieces.push_back({r.index, 0, r.rows, first, std::min(first + shape.piece_keys, r.keys),
-                           count > 1 ? partial + i * r.rows : -1, merge});
+                           count > 1 ? partial + i * r.rows : -1});
   }
 }
 
@@ -125,12 +124,11 @@ void add_cascade(const AttentionShape& shape, std::span<const Request> requests,
                  AttentionPlan& plan) {
   const auto first_row = static_cast<int32_t>(plan.shared_rows.size());
   for (const Request& r : requests) {
-    const auto merge = static_cast<int32_t>(plan.request_merges.size());  // of the pieces added below
     for (int32_t row = 0; row < r.rows; ++row) {
       const int32_t query = row / shape.group_heads;
       plan.shared_rows.push_back({shape.query_starts[static_cast<size_t>(r.index)] + query,
                                   row % shape.group_heads, r.keys - r.queries + query,
-                                  plan.partial_count + row, r.rows, merge});
+                                  plan.partial_count + row, r.rows, r.index});
     }
     add_pieces(shape, r, shared, plan);
   }
@@ -211,7 +209,7 @@ void plan_attention(const AttentionShape& shape, AttentionPlan& plan) {
   plan.shared.clear();
   plan.pieces.clear();
   plan.shared_rows.clear();
-  plan.request_merges.clear();
+  plan.request_merges.assign(shape.context_counts.size(), {});
   plan.merges.clear();
   plan.partial_count = 0;
   std::vector<Request> decoding;

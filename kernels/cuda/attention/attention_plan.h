@@ -46,7 +46,6 @@ struct AttentionItem {
   // The place of the sums of its first row, the others' behind it; -1: the rows have one piece, out gets the
   // result. In a cascade: the number of its piece among a row's. See MergeItem.
   int32_t partial = -1;
-  int32_t merge = -1;  // of a piece: the number of its request's among request_merges; -1: it has none
 };
 
 // A row of a cascade: one query of one head of a group.
@@ -56,16 +55,15 @@ struct SharedRow {
   int32_t position = 0;
   int32_t partial = 0;       // where the sums of its first piece go
   int32_t request_rows = 0;  // and those of each further one behind that
-  int32_t merge = 0;         // the number of its request's among request_merges
+  int32_t request = 0;
 };
 
 // The pieces of a decoding request, a cascade's among them: of row r the sums of piece i are partial
 // first_partial + i · rows + r. The block that writes the last of them merges all.
 struct RequestMerge {
-  int32_t request = 0;
   int32_t rows = 0;
   int32_t first_partial = 0;
-  int32_t count = 0;  // pieces, two at least
+  int32_t count = 0;  // pieces; 0: one, or tiles, which leave no sums of a piece
 };
 
 // The pieces of some of a tile's rows, merged by a launch of their own: of row r the sums of piece i are
@@ -84,9 +82,9 @@ struct AttentionPlan {
   std::vector<AttentionItem> shared;  // of kTileRows of shared_rows
   std::vector<AttentionItem> pieces;  // of kDecodeRows
   std::vector<SharedRow> shared_rows;
-  std::vector<RequestMerge> request_merges;
-  std::vector<MergeItem> merges;  // of tiles
-  int32_t partial_count = 0;      // sums of a row over a piece, for each key/value head
+  std::vector<RequestMerge> request_merges;  // of each request
+  std::vector<MergeItem> merges;             // of tiles
+  int32_t partial_count = 0;                 // sums of a row over a piece, for each key/value head
 };
 
 struct AttentionShape {

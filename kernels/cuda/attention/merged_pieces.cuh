@@ -52,11 +52,11 @@ struct MergedPieces {
 
 // Writes the results of a request's rows, by the whole block.
 template <int kHeadDim>
-__device__ __forceinline__ void merge_request(const MmaAttention& p, int number, int kv_head) {
+__device__ __forceinline__ void merge_request(const MmaAttention& p, int request, int kv_head) {
   constexpr int kPairs = kHeadDim / 2;
   constexpr int64_t kWidth = kHeadDim + 2;
-  const RequestMerge merge = p.request_merges[number];
-  const int first_token = p.indices.query_starts[merge.request];
+  const RequestMerge merge = p.request_merges[request];
+  const int first_token = p.indices.query_starts[request];
   const int64_t to_next_row = p.places.kv_heads * kWidth;
   const int64_t to_next_piece = merge.rows * to_next_row;
   for (int i = static_cast<int>(threadIdx.x); i < merge.rows * kPairs; i += static_cast<int>(blockDim.x)) {
@@ -74,9 +74,9 @@ __device__ __forceinline__ void merge_request(const MmaAttention& p, int number,
 
 // True for the block that brings the last of a request's rows · pieces. REQUIRES: what is counted was written
 // before a __threadfence() and a barrier. By one thread.
-__device__ __forceinline__ bool counts_last(const MmaAttention& p, int number, int kv_head, int rows) {
-  const RequestMerge merge = p.request_merges[number];
-  int* const counter = p.counters + number * p.places.kv_heads + kv_head;
+__device__ __forceinline__ bool counts_last(const MmaAttention& p, int request, int kv_head, int rows) {
+  const RequestMerge merge = p.request_merges[request];
+  int* const counter = p.counters + request * p.places.kv_heads + kv_head;
   if (atomicAdd(counter, rows) + rows < merge.rows * merge.count) return false;
   *counter = 0;  // for the next launch; nobody else adds to it in this one
   return true;
@@ -86,14 +86,15 @@ __device__ __forceinline__ bool counts_last(const MmaAttention& p, int number, i
 template <int kHeadDim>
 __device__ __forceinline__ void finish_piece(const MmaAttention& p, const Work& w) {
   __shared__ bool is_last;
-  if (w.item.merge < 0) return;
+  if (w.item.partial < 0) return;
   __threadfence();
   __syncthreads();
-  if (threadIdx.x == 0) is_last = counts_last(p, w.item.merge, w.kv_head, w.item.end_row - w.item.first_row);
+  if (threadIdx.x == 0)
+    is_last = counts_last(p, w.item.request, w.kv_head, w.item.end_row - w.item.first_row);
   __syncthreads();
   if (!is_last) return;
   __threadfence();
-  merge_request<kHeadDim>(p, w.item.merge, w.kv_head);
+  merge_request<kHeadDim>(p, w.item.request, w.kv_head);
 }
 
 // The end of a block that has a cascade's rows: of several requests, the first and the last maybe in part.
@@ -107,11 +108,11 @@ __device__ __forceinline__ void finish_shared(const MmaAttention& p, const Work&
   const int end = w.item.end_row;
   for (int row = w.item.first_row + static_cast<int>(threadIdx.x); row < end;
        row += static_cast<int>(blockDim.x)) {
-    const int number = p.shared_rows[row].merge;
-    if (row > w.item.first_row && p.shared_rows[row - 1].merge == number) continue;
+    const int request = p.shared_rows[row].request;
+    if (row > w.item.first_row && p.shared_rows[row - 1].request == request) continue;
     int rows = 1;
-    while (row + rows < end && p.shared_rows[row + rows].merge == number) ++rows;
-    if (counts_last(p, number, w.kv_head, rows)) done[atomicAdd(&done_count, 1)] = number;
+    while (row + rows < end && p.shared_rows[row + rows].request == request) ++rows;
+    if (counts_last(p, request, w.kv_head, rows)) done[atomicAdd(&done_count, 1)] = request;
   }
   __syncthreads();
   if (done_count > 0) __threadfence();
