@@ -115,7 +115,7 @@ class CudaBackend final : public Backend {
                                  .kv = kv_,
                                  .limits = limits_,
                                  .piece_keys = piece_keys_,
-                                 .memory = [this](const AttentionPlan& plan) { return memory_for(plan); }},
+                                 .partials = [this](int64_t count) { return partials_for(count); }},
                                 options_, parts_.device, products_.tuning());
   }
 
@@ -219,7 +219,9 @@ class CudaBackend final : public Backend {
     graphs_.launch();
   }
 
-  AttentionScratch::Memory memory_for(const AttentionPlan& plan);  // of a step within the limits
+  // Room for the sums of pieces, of decodes and of tiles.
+  StatusOr<float*> partials(int64_t count);
+  float* partials_for(int64_t count);  // of a step within the limits
 
   BackendOptions options_;
   Parts parts_;
@@ -240,7 +242,7 @@ class CudaBackend final : public Backend {
   AttentionPlan plan_;                 // of the last attention
   std::optional<PlannedFor> planned_;  // within a step: what it is of
   std::vector<int32_t> token_requests_;
-  AttentionScratch scratch_{stream_, watchdog_, [this] { launch_captured(); }};
+  std::unique_ptr<CudaBuffer> partials_;
   std::unique_ptr<WeightUpload> upload_;  // while weights come
   std::vector<int32_t> copies_;
   struct {
@@ -313,7 +315,7 @@ void CudaBackend::attention(const AttentionParams& params) {
   AttentionIndices indices = indices_on_device(arrays_, params);
   if (!options_.cuda.reference_ops && tile_attention_takes(params, kv_)) {
     plan(params);
-    PlannedAttention planned = plan_on_device(arrays_, plan_, memory_for(plan_));
+    PlannedAttention planned = plan_on_device(arrays_, plan_, partials_for(partial_floats(plan_, kv_)));
     planned.lanes = kernels_.lanes && lane_attention_takes(params.q.shape[1], kv_.layout);
     planned.kv_map = kernels_.kv_map ? &*kernels_.kv_map : nullptr;
     return attention_mma(launch_stream_, params, kv_, indices, planned);
@@ -323,10 +325,20 @@ void CudaBackend::attention(const AttentionParams& params) {
   plain_attention(launch_stream_, params, kv_, indices);
 }
 
-AttentionScratch::Memory CudaBackend::memory_for(const AttentionPlan& plan) {
-  const auto memory = scratch_.of(partial_floats(plan, kv_.layout), counter_count(plan, kv_.layout));
-  if (!memory.ok()) check_failed("attention", std::string(memory.status().message()));
-  return *memory;
+float* CudaBackend::partials_for(int64_t count) {
+  const auto sums = partials(count);
+  if (!sums.ok()) check_failed("attention", std::string(sums.status().message()));
+  return *sums;
+}
+
+StatusOr<float*> CudaBackend::partials(int64_t count) {
+  const auto bytes = static_cast<size_t>(count) * sizeof(float);
+  if (partials_ == nullptr || bytes > partials_->bytes()) {
+    launch_captured();  // with the memory that is given back
+    watchdog_.wait("attention", stream_);
+    TROUPE_ASSIGN_OR_RETURN(partials_, CudaBuffer::allocate(bytes));
+  }
+  return static_cast<float*>(partials_->data());
 }
 
 StatusOr<int64_t> CudaBackend::reserve(const KvLayout& layout, const StepLimits& limits) {
@@ -339,9 +351,8 @@ StatusOr<int64_t> CudaBackend::reserve(const KvLayout& layout, const StepLimits&
     const auto floats = floats_of_partial(layout);
     piece_keys_ =
         piece_keys_for(of_attention, kPartialBytesMax / static_cast<int64_t>(sizeof(float)) / floats);
-    const int64_t partial_count = most_partials(of_attention, piece_keys_);
-    TROUPE_RETURN_IF_ERROR(scratch_.of(partial_count * floats, limits.requests * layout.kv_heads).status());
-    bytes += scratch_.bytes();
+    TROUPE_RETURN_IF_ERROR(partials(most_partials(of_attention, piece_keys_) * floats).status());
+    bytes += static_cast<int64_t>(partials_->bytes());
   }
   const auto arrays = step_array_bytes(of_attention, piece_keys_, layout.block_size);
   for (const auto& [which, size] : arrays) bytes += arrays_.reserve(which, size);

@@ -9,16 +9,14 @@ AttentionIndices indices_on_device(StepArrays& arrays, const AttentionParams& pa
           params.alibi_slopes.empty() ? nullptr : arrays.of(StepArray::kAlibiSlopes, params.alibi_slopes)};
 }
 
-PlannedAttention plan_on_device(StepArrays& arrays, const AttentionPlan& plan,
-                                const AttentionScratch::Memory& memory) {
+PlannedAttention plan_on_device(StepArrays& arrays, const AttentionPlan& plan, float* partials) {
   return {plan,
           arrays.of(StepArray::kAttentionTiles, plan.tiles),
           arrays.of(StepArray::kAttentionShared, plan.shared),
           arrays.of(StepArray::kAttentionSharedRows, plan.shared_rows),
           arrays.of(StepArray::kAttentionPieces, plan.pieces),
-          arrays.of(StepArray::kAttentionRequestMerges, plan.request_merges),
           arrays.of(StepArray::kAttentionMerges, plan.merges),
-          memory};
+          partials};
 }
 
 }  // namespace troupe::cuda

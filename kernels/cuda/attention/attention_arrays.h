@@ -9,8 +9,7 @@ namespace troupe::cuda {
 
 // Without token_requests, which plain_attention alone reads.
 AttentionIndices indices_on_device(StepArrays& arrays, const AttentionParams& params);
-// `plan` is referred to. `memory`: partial_floats() and counter_count() of it.
-PlannedAttention plan_on_device(StepArrays& arrays, const AttentionPlan& plan,
-                                const AttentionScratch::Memory& memory);
+// `plan` is referred to. `partials`: partial_floats() of them.
+PlannedAttention plan_on_device(StepArrays& arrays, const AttentionPlan& plan, float* partials);
 
 }  // namespace troupe::cuda

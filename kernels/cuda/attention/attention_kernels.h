@@ -7,7 +7,6 @@
 #include <cstdint>
 
 #include "kernels/cuda/attention/attention_plan.h"
-#include "kernels/cuda/attention/attention_scratch.h"
 #include "kernels/cuda/device/launch_stream.h"
 #include "kernels/ops/attention.h"
 
@@ -38,9 +37,8 @@ struct PlannedAttention {
   const AttentionItem* shared;
   const SharedRow* shared_rows;
   const AttentionItem* pieces;
-  const RequestMerge* request_merges;
   const MergeItem* merges;
-  AttentionScratch::Memory memory;  // partial_floats(), counter_count()
+  float* partials;     // partial_floats() of them
   bool lanes = false;  // pieces without tensor cores (attention_simt.cu); REQUIRES: lane_attention_takes()
   // Tiles by warpgroups (attention_wgmma.cu), planned with kWarpgroupRows: of the KV memory; or null.
   const CUtensorMap* kv_map = nullptr;
@@ -61,11 +59,10 @@ inline int64_t floats_of_partial(const KvLayout& layout) {
 // Tiles of a key/value head that the device has under way at once (AttentionShape). A multiprocessor has room
 // for one of warpgroups', for as many of the others as its shared memory holds.
 int32_t tiles_at_once(const KvLayout& layout, bool warpgroups);
-int64_t partial_floats(const AttentionPlan& plan, const KvLayout& layout);
-int64_t counter_count(const AttentionPlan& plan, const KvLayout& layout);
+int64_t partial_floats(const AttentionPlan& plan, const BoundKv& kv);
 void attention_mma(const LaunchStream& stream, const AttentionParams& params, const BoundKv& kv,
                    const AttentionIndices& indices, const PlannedAttention& planned);
-// Adds up what pieces of tiles left in memory; a part of attention_mma, launched by it.
+// Adds up what the pieces left in `planned.partials`; a part of attention_mma, launched by it.
 void merge_attention(const LaunchStream& stream, const AttentionParams& params, const BoundKv& kv,
                      const AttentionIndices& indices, const PlannedAttention& planned);
 

@@ -17,9 +17,7 @@ struct MmaAttention {
   __nv_bfloat16* out;
   const AttentionItem* items;
   const SharedRow* shared_rows;
-  const RequestMerge* request_merges;
   float* partials;  // (partials, G, C + 2): sums, largest, total
-  int* counters;    // (R, G)
   AttentionIndices indices;
   int block_table_stride;
   int heads;
@@ -43,9 +41,9 @@ struct Work {
   const int32_t* table;
 };
 
-__device__ __forceinline__ Work work_of(const MmaAttention& p, const AttentionItem& item, int kv_head) {
+__device__ __forceinline__ Work work_of(const MmaAttention& p, int item, int kv_head) {
   Work w;
-  w.item = item;
+  w.item = p.items[item];
   w.kv_head = kv_head;
   w.first_token = p.indices.query_starts[w.item.request];
   const int queries = p.indices.query_starts[w.item.request + 1] - w.first_token;
@@ -55,7 +53,7 @@ __device__ __forceinline__ Work work_of(const MmaAttention& p, const AttentionIt
 }
 
 __device__ __forceinline__ Work work_of(const MmaAttention& p) {
-  return work_of(p, p.items[blockIdx.x], static_cast<int>(blockIdx.y));
+  return work_of(p, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y));
 }
 
 // One row. `place`: of its head dims in q and out, in units of them.

@@ -93,7 +93,7 @@ void add_pieces(const AttentionShape& shape, const Request& r, int32_t shared, A
   const int32_t count = before + pieces_of(r.keys - shared, shape.piece_keys);
   const int32_t partial = plan.partial_count;
   if (count > 1) {
-    plan.request_merges[static_cast<size_t>(r.index)] = {r.rows, partial, count};
+    add_merges({r.index, 0, r.rows, partial, r.rows, count}, plan);
     plan.partial_count += count * r.rows;
   }
   for (int32_t i = before; i < count; ++i) {
@@ -128,7 +128,7 @@ void add_cascade(const AttentionShape& shape, std::span<const Request> requests,
       const int32_t query = row / shape.group_heads;
       plan.shared_rows.push_back({shape.query_starts[static_cast<size_t>(r.index)] + query,
                                   row % shape.group_heads, r.keys - r.queries + query,
-                                  plan.partial_count + row, r.rows, r.index});
+                                  plan.partial_count + row, r.rows});
     }
     add_pieces(shape, r, shared, plan);
   }
@@ -209,7 +209,6 @@ void plan_attention(const AttentionShape& shape, AttentionPlan& plan) {
   plan.shared.clear();
   plan.pieces.clear();
   plan.shared_rows.clear();
-  plan.request_merges.assign(shape.context_counts.size(), {});
   plan.merges.clear();
   plan.partial_count = 0;
   std::vector<Request> decoding;

@@ -55,19 +55,10 @@ struct SharedRow {
   int32_t position = 0;
   int32_t partial = 0;       // where the sums of its first piece go
   int32_t request_rows = 0;  // and those of each further one behind that
-  int32_t request = 0;
 };
 
-// The pieces of a decoding request, a cascade's among them: of row r the sums of piece i are partial
-// first_partial + i · rows + r. The block that writes the last of them merges all.
-struct RequestMerge {
-  int32_t rows = 0;
-  int32_t first_partial = 0;
-  int32_t count = 0;  // pieces; 0: one, or tiles, which leave no sums of a piece
-};
-
-// The pieces of some of a tile's rows, merged by a launch of their own: of row r the sums of piece i are
-// partial first_partial + i · piece_rows + r - first_row.
+// The pieces of some of one request's rows, to be merged: of row r the sums of piece i are partial
+// first_partial + i · piece_rows + r - first_row.
 struct MergeItem {
   int32_t request = 0;
   int32_t first_row = 0;
@@ -82,9 +73,8 @@ struct AttentionPlan {
   std::vector<AttentionItem> shared;  // of kTileRows of shared_rows
   std::vector<AttentionItem> pieces;  // of kDecodeRows
   std::vector<SharedRow> shared_rows;
-  std::vector<RequestMerge> request_merges;  // of each request
-  std::vector<MergeItem> merges;             // of tiles
-  int32_t partial_count = 0;                 // sums of a row over a piece, for each key/value head
+  std::vector<MergeItem> merges;
+  int32_t partial_count = 0;  // sums of a row over a piece, for each key/value head
 };
 
 struct AttentionShape {

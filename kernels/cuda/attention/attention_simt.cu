@@ -14,7 +14,6 @@
 
 #include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/attention/attention_mma_rows.cuh"
-#include "kernels/cuda/attention/merged_pieces.cuh"
 #include "kernels/cuda/attention/warp_attention.cuh"
 #include "kernels/cuda/device/device.cuh"
 #include "kernels/cuda/device/ptx.cuh"
@@ -219,7 +218,6 @@ __global__ void __launch_bounds__(kThreads, blocks_of(kRows)) attend_lanes(MmaAt
     if (row > w.item.first_row) look_up<kHeadDim>(p, w, w.item.first_key, blocks);
     attend_rows<kHeadDim, kRows>(p, w, row, blocks, shared);
   }
-  finish_piece<kHeadDim>(p, w);
 }
 
 template <int kHeadDim>

@@ -84,7 +84,8 @@ std::optional<double> seconds_of(const AttentionTiming& timing, const TimedAtten
   params.block_table_stride = tables.stride;
   params.out = Tensor::make(out.data(), DType::kBFloat16, {tokens, heads * layout.head_dim});
   const AttentionIndices indices = indices_on_device(timing.arrays, params);
-  PlannedAttention planned = plan_on_device(timing.arrays, plan, timing.memory(plan));
+  float* const partials = timing.partials(partial_floats(plan, timing.kv));
+  PlannedAttention planned = plan_on_device(timing.arrays, plan, partials);
   planned.lanes = what.lanes;
   planned.kv_map = what.kv_map;
   return seconds_of_launch(kOp, timing.stream,

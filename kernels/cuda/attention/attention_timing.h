@@ -23,7 +23,7 @@ struct AttentionTiming {
   const BoundKv& kv;
   StepLimits limits;
   int32_t piece_keys = kPieceKeys;
-  std::function<AttentionScratch::Memory(const AttentionPlan& plan)> memory;  // that it needs
+  std::function<float*(int64_t count)> partials;  // memory for so many
 };
 
 // Requests of so many queries each, with so many keys, of which the first `shared` are the same for all.

@@ -62,7 +62,7 @@ struct BlocksWorks {
   __device__ __forceinline__ bool has(int n) const { return index(n) < items * kv_heads; }
   // REQUIRES: has(n)
   __device__ __forceinline__ Work at(const MmaAttention& p, int n) const {
-    return work_of(p, p.items[index(n) / kv_heads], index(n) % kv_heads);
+    return work_of(p, index(n) / kv_heads, index(n) % kv_heads);
   }
 };
 

@@ -25,8 +25,9 @@ ArrayBytes step_array_bytes(const AttentionLimits& limits, int32_t piece_keys, i
   const int64_t shared_tiles = rows / kTileRows + limits.requests / CascadeGate::kRequestsMin;
   const int64_t whole_tiles = limits.tokens * limits.group_heads / kTileRows + limits.requests;
   const int64_t tiles = std::max<int64_t>(whole_tiles, limits.tiles_at_once);
-  // Each tile that is merged is in two pieces at least.
-  const int64_t merges = limits.tiles_at_once / 2 * (kWarpgroupRows / kMergeRows);
+  // Merges of requests in pieces; and of tiles, each of which is in two at least.
+  const int64_t merges =
+      limits.requests * (kDecodeRows / kMergeRows) + limits.tiles_at_once / 2 * (kWarpgroupRows / kMergeRows);
   return {
       {StepArray::kIds, limits.tokens * kIndex},
       {StepArray::kPositions, limits.tokens * kIndex},
@@ -41,7 +42,6 @@ ArrayBytes step_array_bytes(const AttentionLimits& limits, int32_t piece_keys, i
       {StepArray::kAttentionShared, shared_tiles * shared_pieces * kItem},
       {StepArray::kAttentionSharedRows, rows * static_cast<int64_t>(sizeof(SharedRow))},
       {StepArray::kAttentionPieces, limits.requests * pieces * kItem},
-      {StepArray::kAttentionRequestMerges, limits.requests * static_cast<int64_t>(sizeof(RequestMerge))},
       {StepArray::kAttentionMerges, merges * static_cast<int64_t>(sizeof(MergeItem))},
       {StepArray::kDraws, limits.requests * static_cast<int64_t>(sizeof(DeviceDraw))},
       {StepArray::kLogitEdits, limits.requests * kEditsOfMost * static_cast<int64_t>(sizeof(LogitEdit))},

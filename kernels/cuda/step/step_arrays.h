@@ -37,7 +37,6 @@ enum class StepArray : uint8_t {
   kAttentionShared,
   kAttentionSharedRows,
   kAttentionPieces,
-  kAttentionRequestMerges,
   kAttentionMerges,
   kAlibiSlopes,
   kCopies,

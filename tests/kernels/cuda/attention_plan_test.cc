@@ -52,10 +52,6 @@ void expect_sums_are_merged(const AttentionPlan& plan) {
       ++written[row.partial + item.partial * row.request_rows];
     }
   }
-  for (const RequestMerge& merge : plan.request_merges) {
-    EXPECT_NE(merge.count, 1);
-    for (int32_t i = 0; i < merge.count * merge.rows; ++i) ++merged[merge.first_partial + i];
-  }
   for (const MergeItem& merge : plan.merges) {
     EXPECT_LE(merge.end_row - merge.first_row, kMergeRows);
     for (int32_t row = 0; row < merge.end_row - merge.first_row; ++row) {
@@ -73,13 +69,11 @@ void expect_within_limits(const AttentionPlan& plan, const AttentionLimits& limi
   const auto bytes_of = [](const auto& array) {
     return static_cast<int64_t>(array.size() * sizeof(array[0]));
   };
-  const std::map<StepArray, int64_t> needed{
-      {StepArray::kAttentionTiles, bytes_of(plan.tiles)},
-      {StepArray::kAttentionShared, bytes_of(plan.shared)},
-      {StepArray::kAttentionSharedRows, bytes_of(plan.shared_rows)},
-      {StepArray::kAttentionPieces, bytes_of(plan.pieces)},
-      {StepArray::kAttentionRequestMerges, bytes_of(plan.request_merges)},
-      {StepArray::kAttentionMerges, bytes_of(plan.merges)}};
+  const std::map<StepArray, int64_t> needed{{StepArray::kAttentionTiles, bytes_of(plan.tiles)},
+                                            {StepArray::kAttentionShared, bytes_of(plan.shared)},
+                                            {StepArray::kAttentionSharedRows, bytes_of(plan.shared_rows)},
+                                            {StepArray::kAttentionPieces, bytes_of(plan.pieces)},
+                                            {StepArray::kAttentionMerges, bytes_of(plan.merges)}};
   for (const auto& [which, bytes] : step_array_bytes(limits, piece_keys, 16)) {
     const auto found = needed.find(which);
     EXPECT_LE(found == needed.end() ? 0 : found->second, bytes) << static_cast<int>(which);
@@ -93,8 +87,7 @@ TEST(AttentionPlan, ADecodeIsPiecesOfOneSizeWhateverTheBatch) {
   ASSERT_EQ(alone.pieces.size(), 3u);
   EXPECT_EQ(alone.pieces[2].first_key, 512);
   EXPECT_EQ(alone.pieces[2].end_key, 600);
-  EXPECT_EQ(alone.request_merges.at(0).count, 3);
-  EXPECT_TRUE(alone.merges.empty());
+  EXPECT_EQ(alone.merges.size(), 1u);
   for (int i = 0; i < 50; ++i) step.add(100 * (i + 1), 1);
   const AttentionPlan among = step.plan(4);
   for (size_t i = 0; i < 3; ++i) {
@@ -109,7 +102,7 @@ TEST(AttentionPlan, OnePieceNeedsNoMerge) {
   const AttentionPlan plan = step.plan(8);
   ASSERT_EQ(plan.pieces.size(), 1u);
   EXPECT_EQ(plan.pieces[0].partial, -1);
-  EXPECT_EQ(plan.request_merges.at(0).count, 0);
+  EXPECT_TRUE(plan.merges.empty());
   EXPECT_EQ(plan.partial_count, 0);
 }
 
