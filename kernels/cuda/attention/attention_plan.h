@@ -20,6 +20,7 @@ inline constexpr int kWarpgroupRows = 128;  // of a tile that warpgroups compute
 // Keys of one piece of a decode. Its length is the same for every request and batch, so that what a request
 // gets does not depend on the others; pieces of one size also balance themselves. 256 keys of 128 dims are
 // 128 KB, some 5 µs of one multiprocessor's share of HBM: long against a launch's ramp, short against a step.
+// With 512 an H200 decodes 256 requests of 1,024 keys 4 % faster (8B), and one of them 4.5 % slower.
 inline constexpr int kPieceKeys =
     256;  // the least; where the sums of so many pieces take too much memory, more
 

@@ -9,8 +9,9 @@
 // item alone.
 //
 // Bytes: 4 · keys · C a key/value head, once for kRows rows of the group. Nothing passes through shared
-// memory on its way: what limits is loads in flight. Not yet measured on a GPU; whether a model's pieces are
-// these or tiles is measured when it starts (attention_timing.h).
+// memory on its way: what limits is loads in flight. Measured on an H200: as fast as tiles at a group of one
+// head, .52 of the bytes where tiles have .82 at four; whether a model's pieces are these or tiles is
+// measured when it starts (attention_timing.h).
 
 #include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/attention/attention_mma_rows.cuh"
