@@ -27,8 +27,8 @@
 // units for them. 193 KB of shared memory, a block a multiprocessor. Before blocks kept their processor, each
 // work began with some 4 µs without a product (what its item is, barriers, first queries and keys) and ended
 // with one: a tenth of 8,192 tokens' 36 µs a work, counted. Measured on an H200: 8,192 tokens at 552 to 597
-// TFLOP/s, where attention_mma.cu has 224 to 230; whether a model's tiles are these is measured when it starts
-// (attention_timing.h).
+// TFLOP/s, where attention_mma.cu has 224 to 230; whether a model's tiles are these is measured when it
+// starts (attention_timing.h).
 
 #include <algorithm>
 

@@ -21,10 +21,10 @@
 // asked for anew as soon as its registers are multiplied, the first of them while the launch before still
 // runs; so is the bias, and what is added to comes while the sums are made. Blocks a processor: 3 of one
 // tile, 2 of more (registers). Behind attention, which leaves memory idle where few decode, more of the
-// weight comes to L2 meanwhile (SkinnyGemmForm). Measured on an H200: .90 of a copy's rate for 28,672 × 4,096,
-// .84, .76 and .69 for the layer's others, whose ramps count for more. What comes to L2 ahead gains nothing
-// there, nor do two turns under way together; shared memory preferred to L1, as attention has it, costs a fifth
-// at 8 rows, which L1 holds.
+// weight comes to L2 meanwhile (SkinnyGemmForm). Measured on an H200: .90 of a copy's rate for 28,672 ×
+// 4,096, .84, .76 and .69 for the layer's others, whose ramps count for more. What comes to L2 ahead gains
+// nothing there, nor do two turns under way together; shared memory preferred to L1, as attention has it,
+// costs a fifth at 8 rows, which L1 holds.
 
 #include <algorithm>
 
