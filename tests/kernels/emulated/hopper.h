@@ -3,7 +3,8 @@
 // The base of kernels/cuda/device/hopper.cuh on the CPU. As elsewhere, behaviour that the device leaves open
 // is made to differ:
 //   - boxes land when a thread waits for their barrier; until then their place is full of 0xFF;
-//   - the sums of a product are NaN until it is waited for, and the tiles it reads must stay what they were.
+//   - the sums of a product, and a left operand in registers, are NaN until it is waited for, and the tiles
+//     it reads must stay what they were. Such registers are variables that live until then.
 // Wrong use ends the process: a barrier that was not made or has too many arrivals, tiles that are not
 // aligned, registers or tiles touched while a product has them, a product without a fence behind the last
 // wait.
@@ -41,9 +42,9 @@ void wait_products(int groups_left, const Place& where);
 struct TiledGemm {
   float* sums;  // the lane's: (columns / 8, 4)
   int columns;
-  const uint32_t* a_registers = nullptr;  // or, where null, `a`
-  uint64_t a = 0;                         // (64, 16) by rows of the depth
-  uint64_t b = 0;                         // (columns, 16) so, too; (16, columns) where a is in registers
+  uint32_t* a_registers = nullptr;  // or, where null, `a`
+  uint64_t a = 0;                   // (64, 16) by rows of the depth
+  uint64_t b = 0;                   // (columns, 16) so, too; (16, columns) where a is in registers
   bool adds = false;
 };
 void multiply_tiles(const TiledGemm& product, const Place& where);

@@ -88,8 +88,9 @@ inline void multiply_tiles(float (&d)[16][4], uint64_t a, uint64_t b, bool adds,
 template <int kEights>
 void add_products(float (&d)[kEights][4], const uint32_t (&a)[4], uint64_t b,
                   const Place& where = Place::current()) {
-  emulated::multiply_tiles({.sums = &d[0][0], .columns = 8 * kEights, .a_registers = a, .b = b, .adds = true},
-                           where);
+  auto* const held = const_cast<uint32_t*>(&a[0]);  // until the wait
+  emulated::multiply_tiles(
+      {.sums = &d[0][0], .columns = 8 * kEights, .a_registers = held, .b = b, .adds = true}, where);
 }
 
 }  // namespace troupe::cuda
