@@ -26,9 +26,9 @@
 // of a dependent launch that ends without having awaited the launch before it.
 //
 // Not seen: `__shared__` arrays of fixed size keep what the block before left in them, and only
-// -fsanitize=bounds checks their indices; fences do nothing; a thread that spins on memory (for another
-// thread or block) hangs; a dependent launch begins before one launch, on a device before several where those
-// let it.
+// -fsanitize=bounds checks their indices; __threadfence does nothing; a thread that spins on memory (for
+// another thread or block) hangs; a dependent launch begins before one launch, on a device before several
+// where those let it.
 
 #include <cstddef>
 #include <cstdint>

@@ -33,7 +33,8 @@ void land_boxes(PhaseBarrier& barrier) {
     if (box.barrier != &barrier) continue;
     for (uint32_t i = 0; i < box.rows.size(); i += kChunkBytes) {
       const uint32_t place = swizzled(box.to + i);
-      std::memcpy(dynamic_shared() + place, box.rows.data() + i, kChunkBytes);
+      for (unsigned char* const to : {dynamic_shared(), block.view.bytes()})
+        std::memcpy(to + place, box.rows.data() + i, kChunkBytes);
     }
     barrier.bytes -= static_cast<int32_t>(box.rows.size());
     box.barrier = nullptr;
@@ -56,13 +57,22 @@ std::array<HopperBlock, 2>& blocks_of_this_thread() {
 
 }  // namespace
 
+HopperBlock* hopper_block_if_made() {
+  const Engine& engine = Engine::running();
+  for (HopperBlock& block : blocks_of_this_thread()) {
+    if (block.engine == &engine && block.serial == engine.block_serial()) return &block;
+  }
+  return nullptr;
+}
+
 HopperBlock& hopper_block() {
+  if (HopperBlock* const made = hopper_block_if_made()) return *made;
   const Engine& engine = Engine::running();
   auto& [first, second] = blocks_of_this_thread();
   HopperBlock& own = first.engine == nullptr || first.engine == &engine ? first : second;
-  if (own.engine == &engine && own.serial == engine.block_serial()) return own;
   own.engine = &engine;
   own.serial = engine.block_serial();
+  own.view.reset(engine.dynamic_shared_bytes());
   own.boxes.clear();
   own.arrived.fill(0);
   own.products.fill({});
@@ -94,6 +104,12 @@ void named_barrier(int id, int threads, const Place& where) {
 void init_phases(PhaseBarrier& barrier, int arrivals) {
   const auto count = static_cast<uint32_t>(arrivals);
   barrier = {count & 0xffff, count & 0x7fff, 0, 0};
+  hopper_block().view.make_barrier(Engine::running().thread_index(), &barrier);
+}
+
+void fence_barriers() {
+  hopper_block().view.fence_barriers(Engine::running().thread_index());
+  fence_stores();
 }
 
 void arrive_at(PhaseBarrier& barrier, int bytes, const Place& where) {
@@ -114,6 +130,9 @@ void wait_for_phase(PhaseBarrier& barrier, int parity, const Place& where) {
 void copy_to_tile(void* shared, const CUtensorMap& map, int column, int row, PhaseBarrier& barrier,
                   const Place& where) {
   check_made(barrier, where);
+  HopperBlock& block = hopper_block();
+  if (block.view.is_unpublished(&barrier))
+    fail_kernel("a copy to a barrier that was made without fence_barrier_init() behind it", where);
   Box box{&barrier, shared_offset(shared), {}};
   if (box.to % kBoxRowBytes != 0) fail_kernel("a box to a place that is not aligned to 128 bytes", where);
   for (uint32_t r = 0; r < map.box_rows; ++r) {
@@ -124,8 +143,29 @@ void copy_to_tile(void* shared, const CUtensorMap& map, int column, int row, Pha
     }
   }
   std::memset(shared, 0xFF, box.rows.size());
-  hopper_block().boxes.push_back(std::move(box));
+  std::memset(block.view.bytes() + box.to, 0xFF, box.rows.size());
+  block.boxes.push_back(std::move(box));
   if (Engine::running().is_awaited(&barrier)) land_boxes(barrier);
+}
+
+void fence_stores() {
+  hopper_block().view.fence(Engine::running().thread_index());
+}
+
+void store_to_tile(void* shared, const uint4& value, const Place& where) {
+  const uint32_t offset = shared_offset(shared);
+  if (offset % sizeof(value) != 0) fail_kernel("a store to a tile that is not aligned to 16 bytes", where);
+  std::memcpy(shared, &value, sizeof(value));
+  hopper_block().view.store(Engine::running().thread_index(), offset, value);
+}
+
+void note_landed(const void* shared, const uint4& value) {
+  HopperBlock* const block = hopper_block_if_made();
+  const Engine& engine = Engine::running();
+  // Not one to an array of fixed size.
+  if (block != nullptr && shared >= engine.dynamic_shared() &&
+      shared < engine.dynamic_shared() + engine.dynamic_shared_bytes())
+    block->view.store(engine.thread_index(), shared_offset(shared), value);
 }
 
 }  // namespace troupe::emulated

@@ -7,13 +7,14 @@
 //     it reads must stay what they were. Such registers are variables that live until then.
 // Wrong use ends the process: a barrier that was not made or has too many arrivals, tiles that are not
 // aligned, registers or tiles touched while a product has them, a product without a fence behind the last
-// wait.
+// wait; a product of bytes that are not fenced, and a copy to a barrier that is not (async_view.h).
 
 #include <cuda.h>
 
 #include <cstdint>
 
 #include "tests/kernels/emulated/collectives.h"
+#include "tests/kernels/emulated/vectors.h"
 
 namespace troupe::emulated {
 
@@ -31,8 +32,14 @@ void named_barrier(int id, int threads, const Place& where);
 void init_phases(PhaseBarrier& barrier, int arrivals);
 void arrive_at(PhaseBarrier& barrier, int bytes, const Place& where);
 void wait_for_phase(PhaseBarrier& barrier, int parity, const Place& where);
+void fence_barriers();
 void copy_to_tile(void* shared, const CUtensorMap& map, int column, int row, PhaseBarrier& barrier,
                   const Place& where);
+
+void fence_stores();
+void store_to_tile(void* shared, const uint4& value, const Place& where);
+// A cp.async of the running thread has landed.
+void note_landed(const void* shared, const uint4& value);
 
 void fence_products(const Place& where);
 void commit_products(const Place& where);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "tests/kernels/emulated/async_view.h"
 #include "tests/kernels/emulated/hopper.h"
 #include "tests/kernels/emulated/host.h"
 #include "tests/kernels/emulated/products.h"
@@ -28,6 +29,7 @@ struct Box {
 struct HopperBlock {
   const Engine* engine = nullptr;
   uint64_t serial = 0;  // Engine::block_serial()
+  AsyncView view;
   std::vector<Box> boxes;
   std::array<int, 16> arrived{};  // at named barriers
   std::array<WarpProducts, kWarps> products;
@@ -35,6 +37,7 @@ struct HopperBlock {
 
 // Made by the block's first use of it.
 HopperBlock& hopper_block();
+HopperBlock* hopper_block_if_made();
 
 // The running warp's.
 WarpProducts& warp_products();

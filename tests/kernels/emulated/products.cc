@@ -49,12 +49,16 @@ void for_each_chunk(const TileOperand& operand, const Visit& visit) {
   }
 }
 
-void read_tile(TileOperand& operand) {
+void read_tile(TileOperand& operand, const Place& where) {
   const unsigned char* const shared = dynamic_shared();
+  const unsigned char* const view = hopper_block().view.bytes();
   operand.chunks.reserve(static_cast<size_t>(operand.rows * kTileDepth / kChunkElements));
   for_each_chunk(operand, [&](uint32_t place) {
     TileChunk& chunk = operand.chunks.emplace_back();
-    std::memcpy(chunk.data(), shared + place, sizeof(chunk));
+    std::memcpy(chunk.data(), view + place, sizeof(chunk));
+    if (std::memcmp(chunk.data(), shared + place, sizeof(chunk)) != 0)
+      fail_kernel("a product of bytes that no fence_async_proxy() of the thread that stored them covers",
+                  where);
   });
 }
 
@@ -94,11 +98,11 @@ HeldRegisters& hold(uint32_t* (*registers_of)(const TiledGemm&), int count, cons
 // The warp's 16 rows of the left operand.
 std::vector<float> left_rows(const Operands& operands) {
   std::vector<float> rows(size_t{kRowsOfWarp} * kTileDepth);
-  const TiledGemm& product = asked_by(operands, 0).product;
+  const auto& [product, where] = asked_by(operands, 0);
   if (product.a_registers == nullptr) {
     const int warp = Engine::running().warp() % kWarpsOfGroup;
     TileOperand operand{product.a, kRowsOfWarp, warp * kRowsOfWarp, false};
-    read_tile(operand);
+    read_tile(operand, where);
     float* row = rows.data();
     for (const TileChunk& chunk : operand.chunks)
       row = std::transform(chunk.begin(), chunk.end(), row, float_of);
@@ -172,7 +176,7 @@ void multiply(const Operands& operands, uint32_t) {
   if (!warp.fenced) fail_kernel("a product without fence_products() behind the last wait", where);
   const std::vector<float> a = left_rows(operands);
   TileOperand right{first.b, first.columns, 0, first.a_registers != nullptr};
-  read_tile(right);
+  read_tile(right, where);
   HeldRegisters& sums = hold([](const TiledGemm& asked) { return reinterpret_cast<uint32_t*>(asked.sums); },
                              first.columns / 2, operands);
   add_product(a, right_columns(right), first.adds, sums);

@@ -29,7 +29,12 @@ inline uint32_t shared_address(const void* pointer) {
   return emulated::shared_offset(pointer);
 }
 
-inline void fence_async_proxy() {}
+inline void fence_async_proxy() {
+  emulated::fence_stores();
+}
+inline void store_to_tile(void* to, const uint4& value, const Place& where = Place::current()) {
+  emulated::store_to_tile(to, value, where);
+}
 inline void named_barrier(int id, int threads, const Place& where = Place::current()) {
   emulated::named_barrier(id, threads, where);
 }
@@ -37,7 +42,9 @@ inline void named_barrier(int id, int threads, const Place& where = Place::curre
 inline void init_barrier(PhaseBarrier& barrier, int arrivals) {
   emulated::init_phases(barrier, arrivals);
 }
-inline void fence_barrier_init() {}
+inline void fence_barrier_init() {
+  emulated::fence_barriers();
+}
 inline void arrive(PhaseBarrier& barrier, const Place& where = Place::current()) {
   emulated::arrive_at(barrier, 0, where);
 }
