@@ -92,6 +92,7 @@ class Engine {
   uint32_t live_lanes() const { return warps_[current_index() / kLanes].live; }
   unsigned char* dynamic_shared() const { return dynamic_shared_; }
   size_t dynamic_shared_bytes() const { return grid_.dynamic_shared_bytes; }
+  int thread_count() const { return static_cast<int>(thread_count_); }
 
  private:
   // Lanes that have come to one collective, and wait for the rest of its mask.

@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "tests/kernels/emulated/emulator.h"
@@ -73,14 +74,32 @@ HopperBlock& hopper_block() {
   own.engine = &engine;
   own.serial = engine.block_serial();
   own.view.reset(engine.dynamic_shared_bytes());
+  own.registers.reset(engine.thread_count());
   own.boxes.clear();
   own.arrived.fill(0);
   own.products.fill({});
+  own.groups.fill({});
   return own;
 }
 
 WarpProducts& warp_products() {
   return hopper_block().products[static_cast<size_t>(Engine::running().warp())];
+}
+
+void come_to(const AlignedInstruction& instruction) {
+  const Engine& engine = Engine::running();
+  const int warp = engine.warp(), group = warp / kWarpsOfGroup;
+  if ((group + 1) * kWarpsOfGroup * kLanes > engine.thread_count()) {
+    const std::string what = std::string(instruction.name) + " by a warpgroup of less than four warps";
+    fail_kernel(what.c_str(), instruction.where);
+  }
+  hopper_block().groups[static_cast<size_t>(group)].come(warp % kWarpsOfGroup, instruction);
+}
+
+void end_hopper_block() {
+  const HopperBlock* const block = hopper_block_if_made();
+  if (block == nullptr) return;
+  for (const Warpgroup& group : block->groups) group.check_end();
 }
 
 void set_tensor_maps_refused(bool refused) {

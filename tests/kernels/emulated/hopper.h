@@ -7,7 +7,8 @@
 //     it reads must stay what they were. Such registers are variables that live until then.
 // Wrong use ends the process: a barrier that was not made or has too many arrivals, tiles that are not
 // aligned, registers or tiles touched while a product has them, a product without a fence behind the last
-// wait; a product of bytes that are not fenced, and a copy to a barrier that is not (async_view.h).
+// wait; a product of bytes that are not fenced, and a copy to a barrier that is not (async_view.h); a
+// warpgroup that is not in step, and more registers than a block has (warpgroups.h).
 
 #include <cuda.h>
 
@@ -55,5 +56,8 @@ struct TiledGemm {
   bool adds = false;
 };
 void multiply_tiles(const TiledGemm& product, const Place& where);
+
+// All threads of the running block have ended.
+void end_hopper_block();
 
 }  // namespace troupe::emulated

@@ -173,6 +173,7 @@ void multiply(const Operands& operands, uint32_t) {
     if (other.a != first.a || other.b != first.b)
       fail_kernel("lanes that disagree about a product's tiles", where);
   }
+  come_to({"a product", where, {first.a, first.b}});
   if (!warp.fenced) fail_kernel("a product without fence_products() behind the last wait", where);
   const std::vector<float> a = left_rows(operands);
   TileOperand right{first.b, first.columns, 0, first.a_registers != nullptr};
@@ -191,6 +192,7 @@ struct Wait {
 void wait(const Operands& operands, uint32_t) {
   WarpProducts& warp = warp_products();
   const auto& [groups_left, where] = *static_cast<const Wait*>(operands[0]);
+  come_to({"wait_products", where, {static_cast<uint64_t>(groups_left), 0}});
   const int64_t landed_before = int64_t{warp.group} - groups_left;
   for (const auto& [group, operand] : warp.operands) {
     if (group < landed_before && has_changed(operand))
@@ -212,17 +214,25 @@ void wait(const Operands& operands, uint32_t) {
 }
 
 const Collective kMultiplyTiles{"a warpgroup's product", multiply};
-const Collective kFence{"fence_products", [](const Operands&, uint32_t) { warp_products().fenced = true; }};
-const Collective kCommit{"commit_products", [](const Operands&, uint32_t) { ++warp_products().group; }};
+const Collective kFence{"fence_products", [](const Operands& operands, uint32_t) {
+                          come_to({"fence_products", *static_cast<const Place*>(operands[0])});
+                          warp_products().fenced = true;
+                        }};
+const Collective kCommit{"commit_products", [](const Operands& operands, uint32_t) {
+                           come_to({"commit_products", *static_cast<const Place*>(operands[0])});
+                           ++warp_products().group;
+                         }};
 const Collective kWait{"wait_products", wait};
 
 }  // namespace
 
 void fence_products(const Place& where) {
-  warp_collective(kFence, kEveryLane, nullptr, where);
+  Place operand = where;
+  warp_collective(kFence, kEveryLane, &operand, where);
 }
 void commit_products(const Place& where) {
-  warp_collective(kCommit, kEveryLane, nullptr, where);
+  Place operand = where;
+  warp_collective(kCommit, kEveryLane, &operand, where);
 }
 void wait_products(int groups_left, const Place& where) {
   Wait operand{groups_left, where};

@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/device/ptx.cuh"
 #include "tests/kernels/emulated/hopper.h"
+#include "tests/kernels/emulated/warpgroups.h"
 
 #define TROUPE_HAS_WARPGROUPS 1
 
@@ -62,9 +63,15 @@ inline void copy_box(void* shared, const CUtensorMap& map, int column, int row, 
 inline void prefetch_map(const CUtensorMap&) {}
 
 template <int kRegisters>
-void take_registers() {}
+void take_registers(const Place& where = Place::current()) {
+  static_assert(kRegisters >= 24 && kRegisters <= 256 && kRegisters % 8 == 0);
+  emulated::take_registers(kRegisters, where);
+}
 template <int kRegisters>
-void give_registers() {}
+void give_registers(const Place& where = Place::current()) {
+  static_assert(kRegisters >= 24 && kRegisters <= 256 && kRegisters % 8 == 0);
+  emulated::give_registers(kRegisters, where);
+}
 
 inline uint64_t tile_descriptor(const void* tile, int stride, int leading = 16) {
   return uint64_t{shared_address(tile) >> 4} | uint64_t{static_cast<uint32_t>(leading) >> 4} << 16 |
