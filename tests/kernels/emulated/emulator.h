@@ -67,6 +67,11 @@ struct LaunchRecord {
 // The launch, of any thread, that ended last. Of a kernel of cuBLASLt's (cublasLt.h) the number alone.
 LaunchRecord last_launch();
 
+// Kernels, of this source's own, that were launched or captured since forget_kernels(). A device loads a
+// kernel's code at its first launch (CUDA_MODULE_LOADING), which takes long enough to delay a request.
+uint64_t kernels_launched();
+void forget_kernels();
+
 // Reported by cudaGetDeviceProperties and cudaMemGetInfo; cudaMalloc refuses to go over the memory.
 struct DeviceSize {
   int processors = 4;
