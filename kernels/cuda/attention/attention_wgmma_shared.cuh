@@ -130,7 +130,7 @@ struct Copies {
       const int of_block = i / kChunks, chunk = i % kChunks;
       const uint4 value = filled + of_block < end_key ? from[i] : make_uint4(0, 0, 0, 0);
       const int at = chunk / 8 * S::kKeyHalf + swizzled_at(first_row + of_block, chunk % 8);
-      *reinterpret_cast<uint4*>(to + at) = value;
+      store_to_tile(to + at, value);
     }
   }
 

@@ -40,6 +40,11 @@ __device__ __forceinline__ int swizzled_at(int row, int chunk) {
 __device__ __forceinline__ void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
+// A store that fence_async_proxy() is for: 16 bytes of a tile. (The device needs no store of its own for it;
+// the emulated copy engine and tensor cores see no other one.)
+__device__ __forceinline__ void store_to_tile(void* to, const uint4& value) {
+  *static_cast<uint4*>(to) = value;
+}
 
 // The threads of whole warps that come to barrier `id`, 1 to 15 (0 is __syncthreads'), `threads` of them.
 __device__ __forceinline__ void named_barrier(int id, int threads) {

@@ -15,8 +15,8 @@ namespace troupe::emulated {
 namespace {
 
 // Rows and columns that are multiplied at once, and the rows that a register holds.
-constexpr int64_t kRows = 16, kColumns = 4, kLanes = 8;
-using Lanes = float __attribute__((vector_size(kLanes * sizeof(float))));
+constexpr int64_t kRows = 16, kColumns = 4, kRegisterRows = 8;
+using Lanes = float __attribute__((vector_size(kRegisterRows * sizeof(float))));
 
 struct LtProduct {
   LtAlgorithm algorithm;
@@ -72,12 +72,12 @@ Operand operand_of(const void* memory, const LtMatrix& matrix, int64_t count, bo
 
 // sums (kColumns, kRows) = a (depth, kRows) · b (depth, kColumns). By name, so that registers hold them.
 void multiply_group(const float* a, const float* b, int64_t depth, float* sums) {
-  static_assert(kRows == 2 * kLanes && kColumns == 4);
+  static_assert(kRows == 2 * kRegisterRows && kColumns == 4);
   Lanes low0{}, low1{}, low2{}, low3{}, high0{}, high1{}, high2{}, high3{};
   for (int64_t k = 0; k < depth; ++k, a += kRows, b += kColumns) {
     Lanes low, high;
     std::memcpy(&low, a, sizeof(low));
-    std::memcpy(&high, a + kLanes, sizeof(high));
+    std::memcpy(&high, a + kRegisterRows, sizeof(high));
     low0 += low * b[0];
     high0 += high * b[0];
     low1 += low * b[1];
@@ -90,7 +90,7 @@ void multiply_group(const float* a, const float* b, int64_t depth, float* sums) 
   const Lanes* const all[] = {&low0, &high0, &low1, &high1, &low2, &high2, &low3, &high3};
   for (const Lanes* lanes : all) {
     std::memcpy(sums, lanes, sizeof(*lanes));
-    sums += kLanes;
+    sums += kRegisterRows;
   }
 }
 

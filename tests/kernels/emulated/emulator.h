@@ -26,9 +26,9 @@
 // of a dependent launch that ends without having awaited the launch before it.
 //
 // Not seen: `__shared__` arrays of fixed size keep what the block before left in them, and only
-// -fsanitize=bounds checks their indices; fences do nothing; a thread that spins on memory (for another
-// thread or block) hangs; a dependent launch begins before one launch, on a device before several where those
-// let it.
+// -fsanitize=bounds checks their indices; __threadfence does nothing; a thread that spins on memory (for
+// another thread or block) hangs; a dependent launch begins before one launch, on a device before several
+// where those let it.
 
 #include <cstddef>
 #include <cstdint>
@@ -66,6 +66,11 @@ struct LaunchRecord {
 };
 // The launch, of any thread, that ended last. Of a kernel of cuBLASLt's (cublasLt.h) the number alone.
 LaunchRecord last_launch();
+
+// Kernels, of this source's own, that were launched or captured since forget_kernels(). A device loads a
+// kernel's code at its first launch (CUDA_MODULE_LOADING), which takes long enough to delay a request.
+uint64_t kernels_launched();
+void forget_kernels();
 
 // Reported by cudaGetDeviceProperties and cudaMemGetInfo; cudaMalloc refuses to go over the memory.
 struct DeviceSize {

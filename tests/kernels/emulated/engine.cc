@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tests/kernels/emulated/cuda_runtime.h"
+#include "tests/kernels/emulated/hopper.h"
 
 thread_local constinit uint3 threadIdx{};
 thread_local constinit uint3 blockIdx{};
@@ -66,6 +67,7 @@ uint64_t Engine::run(const Grid& grid) {
       begin_block();
     }
     run_threads_until_end();
+    end_hopper_block();
   }
   leave();
   std::free(dynamic_shared_);

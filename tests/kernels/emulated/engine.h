@@ -86,10 +86,13 @@ class Engine {
 
   Thread& thread() { return *current_; }
   int lane() const { return static_cast<int>(current_index() % kLanes); }
+  int thread_index() const { return static_cast<int>(current_index()); }
   int warp() const { return static_cast<int>(current_index() / kLanes); }
   uint64_t block_serial() const { return block_serial_; }  // counts the system thread's blocks, from 1
   uint32_t live_lanes() const { return warps_[current_index() / kLanes].live; }
   unsigned char* dynamic_shared() const { return dynamic_shared_; }
+  size_t dynamic_shared_bytes() const { return grid_.dynamic_shared_bytes; }
+  int thread_count() const { return static_cast<int>(thread_count_); }
 
  private:
   // Lanes that have come to one collective, and wait for the rest of its mask.

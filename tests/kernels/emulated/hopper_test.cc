@@ -31,7 +31,16 @@ CUtensorMap map_of(const std::vector<__nv_bfloat16>& values, uint64_t columns, u
   return map;
 }
 
-enum class Mistake { kNone, kNoBoxWait, kNoWait, kNoFence, kTouchedTile, kTouchedSums };
+enum class Mistake {
+  kNone,
+  kNoBoxWait,
+  kNoWait,
+  kNoFence,
+  kTouchedTile,
+  kTouchedSums,
+  kReadLeft,
+  kTouchedLeft,
+};
 
 // One warpgroup: d [64, 128] = a [64, 64] · b, with b as [n][k] or, kFromRegisters, as [k][n] behind an `a`
 // in registers, with halves of 64 columns.
@@ -58,16 +67,16 @@ __global__ void multiply(const __grid_constant__ CUtensorMap a, const __grid_con
   float sums[kColumns / 8][4] = {};
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int row = warp * 16 + lane / 4, column = lane % 4 * 2;
+  uint32_t left[kDepth / 16][4];
   if (kMistake != Mistake::kNoFence) fence_products();
   for (int k = 0; k < kDepth / 16; ++k) {
     if (kFromRegisters) {
-      uint32_t registers[4];
       for (int i = 0; i < 4; ++i) {
         const int at = swizzled_at(row + i % 2 * 8, k * 2 + i / 2) + column;
-        registers[i] = *reinterpret_cast<const uint32_t*>(a_tile + at);
+        left[k][i] = *reinterpret_cast<const uint32_t*>(a_tile + at);
       }
       const uint64_t tile = tile_descriptor(b_tile, 1024, kDepth * 128);
-      add_products(sums, registers, advanced(tile, k * 2048));
+      add_products(sums, left[k], advanced(tile, k * 2048));
     } else {
       multiply_tiles(sums, advanced(tile_descriptor(a_tile, 1024), k * 32),
                      advanced(tile_descriptor(b_tile, 1024), k * 32), k > 0);
@@ -77,7 +86,11 @@ __global__ void multiply(const __grid_constant__ CUtensorMap a, const __grid_con
   if (kMistake == Mistake::kTouchedTile) b_tile[threadIdx.x] = __float2bfloat16(0.5f);
   if (kMistake == Mistake::kTouchedSums) sums[3][1] *= 2.0f;
   if (kMistake == Mistake::kTouchedSums) sums[3][2] = 2.0f;
+  uint32_t read = 0;
+  if (kMistake == Mistake::kReadLeft) read = left[1][2];
+  if (kMistake == Mistake::kTouchedLeft && threadIdx.x == 40) left[1][2] = 0x3f803f80;
   if (kMistake != Mistake::kNoWait) wait_products<0>();
+  if (kMistake == Mistake::kReadLeft) sums[0][0] += __uint_as_float(read);
   for (int n = 0; n < kColumns / 8; ++n) {
     for (int i = 0; i < 4; ++i) d[(row + i / 2 * 8) * kColumns + n * 8 + column + i % 2] = sums[n][i];
   }
@@ -123,11 +136,21 @@ TEST_F(EmulatedHopper, SumsAreNaNUntilTheyAreWaitedFor) {
   for (const float value : d) ASSERT_TRUE(std::isnan(value));
 }
 
+TEST_F(EmulatedHopper, ALeftOperandInRegistersIsNaNUntilItIsWaitedFor) {
+  std::vector<float> d;
+  product<true, Mistake::kReadLeft>(d, 3);
+  for (size_t m = 0; m < kRows; ++m) {  // of every 16 a lane's first sum is in the first 8
+    ASSERT_EQ(std::isnan(d[m * kColumns]), m % 16 < 8) << m;
+    ASSERT_FALSE(std::isnan(d[m * kColumns + 1])) << m;
+  }
+}
+
 TEST_F(EmulatedHopper, MistakesEndTheProcess) {
   std::vector<float> d;
   EXPECT_DEATH((product<true, Mistake::kNoFence>(d, 3)), "a product without fence_products");
   EXPECT_DEATH((product<true, Mistake::kTouchedTile>(d, 3)), "a tile that changed while a product read it");
   EXPECT_DEATH((product<false, Mistake::kTouchedSums>(d, 3)), "registers that were written while a product");
+  EXPECT_DEATH((product<true, Mistake::kTouchedLeft>(d, 3)), "registers that were written while a product");
 }
 
 // A ring of two places, that one warp fills and two others empty; a box outside of the map is zeros.

@@ -101,6 +101,28 @@ TEST_F(EmulatedHost, TheLastLaunchIsKnown) {
   EXPECT_EQ(total, 3 * 2 * 64 + 2 * 32);
 }
 
+TEST_F(EmulatedHost, AKernelIsLoadedByItsFirstLaunchOrCapture) {
+  int total = 0;
+  float in[32] = {}, out = 0;
+  forget_kernels();
+  EXPECT_EQ(kernels_launched(), 0u);
+  run(1, 32, 0, count_threads, &total);
+  run(2, 64, 0, count_threads, &total);
+  EXPECT_EQ(kernels_launched(), 1u);
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+  const cudaLaunchConfig_t refused{0, 32, 0, stream, nullptr, 0}, taken{1, 32, 0, stream, nullptr, 0};
+  EXPECT_NE(cudaLaunchKernelEx(&refused, sum_block, in, &out), cudaSuccess);
+  EXPECT_EQ(kernels_launched(), 1u);
+  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
+  EXPECT_EQ(cudaLaunchKernelEx(&taken, sum_block, in, &out), cudaSuccess);
+  EXPECT_EQ(kernels_launched(), 2u);
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+}
+
 TEST_F(EmulatedHost, MemoryIsGarbageAlignedAndCounted) {
   set_device_size({.processors = 132, .memory_bytes = 1 << 20});
   int* memory = nullptr;

@@ -2,6 +2,7 @@
 #include <mutex>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "tests/kernels/emulated/engine.h"
@@ -22,6 +23,7 @@ struct Launches {
   Order order = Order::kForward;
   uint32_t seed = 0;
   LaunchRecord last;
+  std::unordered_set<const void*> kernels;                        // that were launched
   std::unordered_map<const void*, int> dynamic_shared_bytes_max;  // of a kernel that may have more than any
 };
 
@@ -96,6 +98,16 @@ LaunchRecord last_launch() {
   return launches().last;
 }
 
+uint64_t kernels_launched() {
+  const std::lock_guard lock(launches().mutex);
+  return launches().kernels.size();
+}
+
+void forget_kernels() {
+  const std::lock_guard lock(launches().mutex);
+  launches().kernels.clear();
+}
+
 void note_launch(LaunchRecord launch) {
   const std::lock_guard lock(launches().mutex);
   launch.number = launches().last.number + 1;
@@ -110,6 +122,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Entry e
     const std::lock_guard lock(launches().mutex);
     const cudaError_t error = check_launch(config, kernel);
     if (error != cudaSuccess) return noted(error);
+    launches().kernels.insert(kernel);
     grid.order = launches().order;
     grid.seed = launches().seed;
   }

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/device/ptx.cuh"
 #include "tests/kernels/emulated/engine.h"
+#include "tests/kernels/emulated/hopper.h"
 
 namespace troupe::emulated {
 namespace {
@@ -145,7 +146,9 @@ void wait_for_copies(int groups_left) {
   const int64_t landed_before = int64_t{thread.groups} - groups_left;
   for (; thread.copies_begin < copies.size() && copies[thread.copies_begin].group < landed_before;
        ++thread.copies_begin) {
-    std::memcpy(copies[thread.copies_begin].shared, &copies[thread.copies_begin].bytes, sizeof(uint4));
+    const Copy& copy = copies[thread.copies_begin];
+    std::memcpy(copy.shared, &copy.bytes, sizeof(copy.bytes));
+    note_landed(copy.shared, copy.bytes);
   }
   // A pipeline's copies in flight move to the front now and then, in memory that stays.
   if (thread.copies_begin * 2 >= copies.size()) {

@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/device/ptx.cuh"
 #include "tests/kernels/emulated/hopper.h"
+#include "tests/kernels/emulated/warpgroups.h"
 
 #define TROUPE_HAS_WARPGROUPS 1
 
@@ -29,7 +30,12 @@ inline uint32_t shared_address(const void* pointer) {
   return emulated::shared_offset(pointer);
 }
 
-inline void fence_async_proxy() {}
+inline void fence_async_proxy() {
+  emulated::fence_stores();
+}
+inline void store_to_tile(void* to, const uint4& value, const Place& where = Place::current()) {
+  emulated::store_to_tile(to, value, where);
+}
 inline void named_barrier(int id, int threads, const Place& where = Place::current()) {
   emulated::named_barrier(id, threads, where);
 }
@@ -37,7 +43,9 @@ inline void named_barrier(int id, int threads, const Place& where = Place::curre
 inline void init_barrier(PhaseBarrier& barrier, int arrivals) {
   emulated::init_phases(barrier, arrivals);
 }
-inline void fence_barrier_init() {}
+inline void fence_barrier_init() {
+  emulated::fence_barriers();
+}
 inline void arrive(PhaseBarrier& barrier, const Place& where = Place::current()) {
   emulated::arrive_at(barrier, 0, where);
 }
@@ -55,9 +63,15 @@ inline void copy_box(void* shared, const CUtensorMap& map, int column, int row, 
 inline void prefetch_map(const CUtensorMap&) {}
 
 template <int kRegisters>
-void take_registers() {}
+void take_registers(const Place& where = Place::current()) {
+  static_assert(kRegisters >= 24 && kRegisters <= 256 && kRegisters % 8 == 0);
+  emulated::take_registers(kRegisters, where);
+}
 template <int kRegisters>
-void give_registers() {}
+void give_registers(const Place& where = Place::current()) {
+  static_assert(kRegisters >= 24 && kRegisters <= 256 && kRegisters % 8 == 0);
+  emulated::give_registers(kRegisters, where);
+}
 
 inline uint64_t tile_descriptor(const void* tile, int stride, int leading = 16) {
   return uint64_t{shared_address(tile) >> 4} | uint64_t{static_cast<uint32_t>(leading) >> 4} << 16 |
@@ -88,8 +102,9 @@ inline void multiply_tiles(float (&d)[16][4], uint64_t a, uint64_t b, bool adds,
 template <int kEights>
 void add_products(float (&d)[kEights][4], const uint32_t (&a)[4], uint64_t b,
                   const Place& where = Place::current()) {
-  emulated::multiply_tiles({.sums = &d[0][0], .columns = 8 * kEights, .a_registers = a, .b = b, .adds = true},
-                           where);
+  auto* const held = const_cast<uint32_t*>(&a[0]);  // until the wait
+  emulated::multiply_tiles(
+      {.sums = &d[0][0], .columns = 8 * kEights, .a_registers = held, .b = b, .adds = true}, where);
 }
 
 }  // namespace troupe::cuda
