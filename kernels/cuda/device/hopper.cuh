@@ -42,7 +42,7 @@ __device__ __forceinline__ void fence_async_proxy() {
 }
 // A store that fence_async_proxy() is for: 16 bytes of a tile. (The device needs no store of its own for it;
 // the emulated copy engine and tensor cores see no other one.)
-__device__ __forceinline__ void store_to_tile(void* to, const uint4& value) {
+__device__ __forceinline__ void store_to_tile(void* to, uint4 value) {
   *static_cast<uint4*>(to) = value;
 }
 
