@@ -34,11 +34,13 @@ struct Cached {
   int64_t shared_blocks = 0;  // shared by all requests
 };
 
-Status run(const Shape& shape, const Cached& cached, ModelRunner& runner) {
+Status run(const Shape& shape, const Cached& cached, ModelRunner& runner,
+           std::span<const KvCopy> copies = {}) {
   const std::vector<TokenId> ids(static_cast<size_t>(shape.tokens_each), 0);
   const int64_t table_blocks = cached.shared_blocks + shape.blocks_each;
   std::vector<BlockId> tables(static_cast<size_t>(table_blocks * shape.requests));
   Batch batch;
+  batch.copies.assign(copies.begin(), copies.end());
   for (int64_t i = 0; i < shape.requests; ++i) {
     const auto table =
         std::span(tables).subspan(static_cast<size_t>(i * table_blocks), static_cast<size_t>(table_blocks));
@@ -67,6 +69,18 @@ Status run_decodes(const Shape& shape, ModelRunner& runner, const RunnerOptions&
   return run({shape.requests, shape.tokens_each, 1}, {shared * o.block_size, shared}, runner);
 }
 
+// Kernels that no step above has: those of a copied block, and those that put together what a prompt behind
+// cached tokens, few queries of many keys, was cut into.
+Status run_rest(ModelRunner& runner, const RunnerOptions& o) {
+  constexpr int64_t kPromptTokens = 64, kTokensMax = 2048;
+  const int64_t blocks = runner.block_count();
+  const int64_t room = std::min<int64_t>({blocks * o.block_size, runner.max_model_len(), kTokensMax});
+  const int64_t tokens = std::min<int64_t>({kPromptTokens, o.max_batched_tokens, room});
+  TROUPE_RETURN_IF_ERROR(run({1, tokens, blocks}, {.tokens = room - tokens}, runner));
+  if (blocks < 2) return absl::OkStatus();
+  return run({1, 1, blocks}, {}, runner, std::vector<KvCopy>{{.from = 1, .to = 0}});
+}
+
 }  // namespace
 
 std::vector<int64_t> warm_up_sizes(int64_t largest, int64_t max_num_seqs) {
@@ -85,7 +99,7 @@ Status warm_up(ModelRunner& runner, const RunnerOptions& options) {
     TROUPE_RETURN_IF_ERROR(run(shape, {}, runner));
     if (shape.tokens_each == 1) TROUPE_RETURN_IF_ERROR(run_decodes(shape, runner, options));
   }
-  return absl::OkStatus();
+  return run_rest(runner, options);
 }
 
 }  // namespace troupe

@@ -3,9 +3,13 @@
 
 #include "worker/model/warm_up.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <numeric>
+#include <string>
 
 #include "kernels/backends.h"
 #include "kernels/kernels.h"
@@ -22,7 +26,7 @@ class WarmUp : public testing::Test {
  protected:
   void SetUp() override {
     const TempDir dir;
-    dir.write("config.json", kMadeUpModel);
+    dir.write("config.json", model());
     options_.model_dir = dir.path();
     options_.load_format = LoadFormat::kDummy;
     options_.backend = EMULATED_MODULE;
@@ -37,7 +41,15 @@ class WarmUp : public testing::Test {
     ASSERT_TRUE(device.ok()) << device.status();
     device_ = std::move(*device);
   }
+  virtual std::string model() const { return kMadeUpModel; }
   int64_t free_bytes() const { return device_->device_memory()->free_bytes; }
+
+  // One of the emulated module (tests/kernels/cuda/kernel_count.cc).
+  template <typename F>
+  static F* module_function(const char* name) {
+    void* const module = dlopen(EMULATED_MODULE, RTLD_NOW | RTLD_NOLOAD);
+    return module == nullptr ? nullptr : reinterpret_cast<F*>(dlsym(module, name));
+  }
 
   // Runs a step of decodes after `start` tokens, of which the first `shared` blocks are the same for all.
   void decode(int lanes, int32_t start, BlockId shared, float temperature) {
@@ -81,6 +93,70 @@ TEST_F(WarmUp, NoDecodeStepTakesMemoryLater) {
       EXPECT_EQ(free_bytes(), warm) << lanes;
     }
   }
+}
+
+// A step's items: the lane, its ids, and the tokens before them.
+struct Part {
+  BlockId lane;
+  int32_t count;
+  int32_t start;
+};
+
+class WarmUpOfLongContexts : public WarmUp {
+ protected:
+  std::string model() const override {
+    std::string json = kMadeUpModel;
+    const std::string positions = "\"max_position_embeddings\": ";
+    const size_t at = json.find(positions + "512");
+    EXPECT_NE(at, std::string::npos);
+    return json.replace(at, positions.size() + 3, positions + "1920");
+  }
+
+  void step(const std::vector<Part>& parts, const SampleRow& draw, const std::vector<KvCopy>& copies = {}) {
+    const std::vector<TokenId> ids(64, 7);
+    std::vector<BlockId> table(static_cast<size_t>(kLanes * kBlocksEach));
+    std::iota(table.begin(), table.end(), 0);
+    Batch batch;
+    batch.copies = copies;
+    for (const Part& part : parts) {
+      BatchItem& item = batch.items.emplace_back();
+      item.ids = std::span(ids).first(static_cast<size_t>(part.count));
+      item.count = part.count;
+      item.start = part.start;
+      item.samples = true;
+      item.blocks = std::span(table).subspan(static_cast<size_t>(part.lane * kBlocksEach));
+    }
+    const std::vector<SampleRow> draws(parts.size(), draw);
+    const auto output = runner_->run(batch, {draws, {}});
+    ASSERT_TRUE(output.ok()) << output.status();
+  }
+};
+
+TEST_F(WarmUpOfLongContexts, LaunchesEveryKernelOfLaterSteps) {
+  const auto launched = module_function<uint64_t()>("troupe_emulated_kernels_launched");
+  const auto forget = module_function<void()>("troupe_emulated_forget_kernels");
+  ASSERT_TRUE(launched != nullptr && forget != nullptr);
+  forget();
+  const Status warmed = warm_up(*runner_, options_);
+  ASSERT_TRUE(warmed.ok()) << warmed;
+  const uint64_t warm = launched();
+  EXPECT_GT(warm, 0u);
+
+  const SampleRow greedy{.draw = {.temperature = 0.0f}};
+  const std::vector<LogitEdit> bias{{.token = 3, .bias = 2.0f}};
+  const SampleRow edited{.draw = {.top_k = 5, .top_p = 0.8f, .min_p = 0.1f},
+                         .penalties = {.repetition = 1.5f, .presence = 0.5f, .frequency = 0.5f},
+                         .edits = bias};
+  step({{0, 1, 0}}, edited);
+  EXPECT_EQ(launched(), warm) << "edits";
+  step({{0, 40, 0}}, greedy);
+  EXPECT_EQ(launched(), warm) << "a prompt";
+  step({{0, 3, 40}, {1, 1, 300}, {2, 20, 100}}, greedy);
+  EXPECT_EQ(launched(), warm) << "prompts beside a decode";
+  step({{0, 64, 1856}}, greedy);
+  EXPECT_EQ(launched(), warm) << "a prompt behind cached tokens";
+  step({{0, 1, 300}, {1, 1, 5}}, edited, {{.from = 100, .to = 20}});
+  EXPECT_EQ(launched(), warm) << "a copy";
 }
 
 TEST(WarmUpSizes, AreTheBucketsTheLargestAndAllDecodes) {
