@@ -115,18 +115,18 @@ __device__ Cut cut_by_mass(Row& row, const Cut& cut, float top_p, Candidates& ca
     worst = worst_of(cutoff);
   } else {
     // First those that say much; with a wide nucleus they are not enough.
-    const Sum64 tries[] = {total >> kCommonBits, cutoff};
     for (int i = 0; i < 2 && !worst.found; ++i) {
+      const Sum64 least = i == 0 ? total >> kCommonBits : cutoff;
       // A bit less: weights need not fall with their logits to the last bit.
-      const Sum64 enough = tries[i] - tries[i] / 1024;
+      const Sum64 enough = least - least / 1024;
       const auto takes = [&](int id, float logit) {
         const Sum64 weight = weight_kept(id, logit);
         return weight > 0 && weight >= enough;
       };
       __syncthreads();
-      if (tries[i] < cutoff || !candidates.collect(row.logits, row.count, takes)) continue;
+      if (least < cutoff || !candidates.collect(row.logits, row.count, takes)) continue;
       row.listed = &candidates;
-      worst = worst_of(tries[i]);
+      worst = worst_of(least);
       if (!worst.found) row.listed = nullptr;
     }
     if (!worst.found) worst = worst_of(cutoff);
