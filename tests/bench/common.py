@@ -93,10 +93,11 @@ def machine():
     return f"{model}, {os.cpu_count()} cores, Linux {platform.release().split('-')[0]}"
 
 
-def save(name, title, command, columns, rows, notes, parts=()):
-    """Writes results/NAME.json, prints the table. `parts`: tables that belong to it, measured at other times."""
+def save(name, title, command, columns, rows, notes, parts=(), date=None, on=None):
+    """Writes results/NAME.json, prints the table. `parts`: tables that belong to it, measured at other times. `date` and `on`: when and on
+    which machine it was measured (None: today, on this one)."""
     RESULTS.mkdir(exist_ok=True)
-    result = dict(title=title, command=command, date=time.strftime("%Y-%m-%d"), machine=machine(), columns=columns, rows=rows, notes=notes)
+    result = dict(title=title, command=command, date=date or time.strftime("%Y-%m-%d"), machine=on or machine(), columns=columns, rows=rows, notes=notes)
     if parts:
         result["parts"] = list(parts)
     (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")

@@ -13,13 +13,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/bench"))
 from bench import milliseconds  # noqa: E402
-from common import RESULTS  # noqa: E402
-
-
-def keep(name, args, title, command, columns, rows, notes):
-    table = dict(title=title, command=command, date=args.date, machine=args.device, columns=columns, rows=rows, notes=notes)
-    (RESULTS / f"{name}.json").write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n")
-    print(f"{name}: {len(rows)} rows")
+from common import save  # noqa: E402
 
 
 def ops(args):
@@ -28,9 +22,9 @@ def ops(args):
     ceilings = re.search(r"^copy .*$", text, re.M)
     if len(cells) < 3 or not ceilings:
         sys.exit(f"{args.ops} has no table of bench.sh ops")
-    keep("gpu_ops", args, "Ops on a GPU, beside their rooflines", "tests/gpu/bench.sh ops", cells[0][:-1] + ["reached"], cells[2:],
+    save("gpu_ops", "Ops on a GPU, beside their rooflines", "tests/gpu/bench.sh ops", cells[0][:-1] + ["reached"], cells[2:],
          [f"Ceilings of the same run: {ceilings[0]}. The floor of an op is what it must read and write at the rate of the copy, or its products at that of "
-          "the large one, whichever takes longer; each call by itself, its launch included.", *args.note])
+          "the large one, whichever takes longer; each call by itself, its launch included.", *args.note], date=args.date, on=args.device)
 
 
 def models(args):
@@ -43,9 +37,9 @@ def models(args):
         table.append([row["model"], row["bench"], row["work"], milliseconds(row["seconds"]), "" if floor is None else milliseconds(floor),
                       "" if floor is None else f"{floor / row['seconds']:.2f}", row["more"]])
     benches = list(dict.fromkeys(row["bench"] for row in rows))
-    keep("gpu_models", args, "Whole models on a GPU, made-up weights of real shapes, bfloat16", f"tests/gpu/bench.sh {' '.join(benches)}",
+    save("gpu_models", "Whole models on a GPU, made-up weights of real shapes, bfloat16", f"tests/gpu/bench.sh {' '.join(benches)}",
          ["model", "bench", "work", "ms", "floor ms", "share of floor", ""], table,
-         ["Floors as in tests/gpu/bench.py: bytes at the rate of a device copy, products at the rate of a large one, both measured in the same run.", *args.note])
+         ["Floors as in tests/gpu/bench.py: bytes at the rate of a device copy, products at the rate of a large one, both measured in the same run.", *args.note], date=args.date, on=args.device)
 
 
 def main():
