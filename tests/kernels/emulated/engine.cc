@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "tests/kernels/emulated/cuda_runtime.h"
-#include "tests/kernels/emulated/hopper.h"
+#include "tests/kernels/emulated/hopper/hopper.h"
 
 thread_local constinit uint3 threadIdx{};
 thread_local constinit uint3 blockIdx{};

@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/device/ptx.cuh"
 #include "tests/kernels/emulated/engine.h"
-#include "tests/kernels/emulated/hopper.h"
+#include "tests/kernels/emulated/hopper/hopper.h"
 
 namespace troupe::emulated {
 namespace {

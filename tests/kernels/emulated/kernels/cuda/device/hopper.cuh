@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #include "kernels/cuda/device/ptx.cuh"
-#include "tests/kernels/emulated/hopper.h"
-#include "tests/kernels/emulated/warpgroups.h"
+#include "tests/kernels/emulated/hopper/hopper.h"
+#include "tests/kernels/emulated/hopper/warpgroups.h"
 
 #define TROUPE_HAS_WARPGROUPS 1
 

@@ -1,10 +1,10 @@
-#include "tests/kernels/emulated/warpgroups.h"
+#include "tests/kernels/emulated/hopper/warpgroups.h"
 
 #include <algorithm>
 #include <string>
 
 #include "tests/kernels/emulated/engine.h"
-#include "tests/kernels/emulated/hopper_block.h"
+#include "tests/kernels/emulated/hopper/hopper_block.h"
 
 namespace troupe::emulated {
 namespace {

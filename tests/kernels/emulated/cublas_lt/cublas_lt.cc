@@ -12,9 +12,9 @@
 #include <optional>
 #include <utility>
 
-#include "tests/kernels/emulated/cublas_lt_algorithms.h"
-#include "tests/kernels/emulated/cublas_lt_contents.h"
-#include "tests/kernels/emulated/cublas_lt_product.h"
+#include "tests/kernels/emulated/cublas_lt/cublas_lt_algorithms.h"
+#include "tests/kernels/emulated/cublas_lt/cublas_lt_contents.h"
+#include "tests/kernels/emulated/cublas_lt/cublas_lt_product.h"
 
 namespace troupe::emulated {
 namespace {

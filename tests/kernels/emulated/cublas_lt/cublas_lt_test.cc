@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "tests/kernels/emulated/cublas_lt_testing.h"
+#include "tests/kernels/emulated/cublas_lt/cublas_lt_testing.h"
 
 namespace troupe::cublas_lt_test {
 

@@ -1,6 +1,6 @@
 // wgmma on the CPU: each warp's share by itself.
 
-#include "tests/kernels/emulated/products.h"
+#include "tests/kernels/emulated/hopper/products.h"
 
 #include <algorithm>
 #include <bit>
@@ -9,7 +9,7 @@
 
 #include "tests/kernels/emulated/emulator.h"
 #include "tests/kernels/emulated/engine.h"
-#include "tests/kernels/emulated/hopper_block.h"
+#include "tests/kernels/emulated/hopper/hopper_block.h"
 
 namespace troupe::emulated {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/kernels/emulated/hopper.h"
+#include "tests/kernels/emulated/hopper/hopper.h"
 
 #include <array>
 #include <atomic>
@@ -8,7 +8,7 @@
 
 #include "tests/kernels/emulated/emulator.h"
 #include "tests/kernels/emulated/engine.h"
-#include "tests/kernels/emulated/hopper_block.h"
+#include "tests/kernels/emulated/hopper/hopper_block.h"
 
 namespace troupe::emulated {
 namespace {

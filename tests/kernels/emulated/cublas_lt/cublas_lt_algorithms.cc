@@ -1,4 +1,4 @@
-#include "tests/kernels/emulated/cublas_lt_algorithms.h"
+#include "tests/kernels/emulated/cublas_lt/cublas_lt_algorithms.h"
 
 #include <algorithm>
 #include <cmath>

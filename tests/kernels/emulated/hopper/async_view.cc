@@ -1,4 +1,4 @@
-#include "tests/kernels/emulated/async_view.h"
+#include "tests/kernels/emulated/hopper/async_view.h"
 
 #include <algorithm>
 #include <cstring>

@@ -7,10 +7,10 @@
 #include <memory>
 #include <vector>
 
-#include "tests/kernels/emulated/async_view.h"
-#include "tests/kernels/emulated/hopper.h"
-#include "tests/kernels/emulated/products.h"
-#include "tests/kernels/emulated/warpgroups.h"
+#include "tests/kernels/emulated/hopper/async_view.h"
+#include "tests/kernels/emulated/hopper/hopper.h"
+#include "tests/kernels/emulated/hopper/products.h"
+#include "tests/kernels/emulated/hopper/warpgroups.h"
 
 namespace troupe::emulated {
 

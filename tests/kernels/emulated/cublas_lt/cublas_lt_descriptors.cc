@@ -1,6 +1,6 @@
 // The stand-in's handles, descriptors and algorithms, and their attributes.
 
-#include "tests/kernels/emulated/cublas_lt_contents.h"
+#include "tests/kernels/emulated/cublas_lt/cublas_lt_contents.h"
 
 struct cublasLtContext {};
 

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "tests/kernels/emulated/cublas_lt_algorithms.h"
+#include "tests/kernels/emulated/cublas_lt/cublas_lt_algorithms.h"
 
 namespace troupe::emulated {
 

@@ -2,7 +2,7 @@
 
 // The stand-in's arithmetic: in float32, each sum in the order of the depth, a split's by itself.
 
-#include "tests/kernels/emulated/cublas_lt_algorithms.h"
+#include "tests/kernels/emulated/cublas_lt/cublas_lt_algorithms.h"
 
 namespace troupe::emulated {
 

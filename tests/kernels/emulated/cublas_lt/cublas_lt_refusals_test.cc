@@ -5,7 +5,7 @@
 #include <functional>
 #include <set>
 
-#include "tests/kernels/emulated/cublas_lt_testing.h"
+#include "tests/kernels/emulated/cublas_lt/cublas_lt_testing.h"
 
 namespace troupe::cublas_lt_refusals_test {
 

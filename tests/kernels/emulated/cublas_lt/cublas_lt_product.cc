@@ -1,4 +1,4 @@
-#include "tests/kernels/emulated/cublas_lt_product.h"
+#include "tests/kernels/emulated/cublas_lt/cublas_lt_product.h"
 
 #include <cuda_bf16.h>
 
