@@ -365,6 +365,7 @@ void CudaBackend::sample(const SampleParams& params) {
   const DeviceDraw* const draws = arrays_.of(StepArray::kDraws, draws_.rows);
   const LogitEdit* const edits = arrays_.of(StepArray::kLogitEdits, draws_.edits);
   cuda::sample(launch_stream_, params, draws, edits);
+  draw_by_chains(*this, params);
 }
 
 void CudaBackend::copy_blocks(std::span<const BlockCopy> copies) {

@@ -1,6 +1,7 @@
 #include "kernels/cuda/step/device_draws.h"
 
 #include "kernels/draw_weights.h"
+#include "kernels/sampler_chain.h"
 
 namespace troupe::cuda {
 
@@ -11,9 +12,13 @@ void device_draws(std::span<const SampleRow> rows, std::vector<DeviceDraw>& draw
   for (const SampleRow& row : rows) {
     const auto first_edit = static_cast<int32_t>(edits.size());
     edits.insert(edits.end(), row.edits.begin(), row.edits.end());
+    const bool has_chain = row.chain != nullptr;
+    if (has_chain && row.chain->has_late_penalties()) {  // the biases alone are edits of the row
+      for (auto edit = edits.begin() + first_edit; edit != edits.end(); ++edit) edit->emitted_count = -1;
+    }
     const DrawParams& draw = row.draw;
     draws.push_back({.random = counter_bits(draw.seed, draw.position),
-                     .scale = draw.temperature > 0 ? draw_scale(draw.temperature) : 0.0f,
+                     .scale = draw.temperature > 0 && !has_chain ? draw_scale(draw.temperature) : 0.0f,
                      .top_k = draw.top_k,
                      .top_p = draw.top_p,
                      .min_p = draw.min_p,
@@ -21,6 +26,19 @@ void device_draws(std::span<const SampleRow> rows, std::vector<DeviceDraw>& draw
                      .first_edit = first_edit,
                      .end_edit = static_cast<int32_t>(edits.size()),
                      .last_drawn = row.last_drawn});
+  }
+}
+
+void draw_by_chains(Backend& backend, const SampleParams& params) {
+  const auto vocab = static_cast<size_t>(params.logits.shape[1]);
+  std::vector<float> logits;
+  for (size_t s = 0; s < params.rows.size(); ++s) {
+    const SampleRow& row = params.rows[s];
+    if (row.chain == nullptr) continue;
+    logits.resize(vocab);
+    backend.download(logits.data(), params.logits.as<const float>() + s * vocab, vocab * sizeof(float));
+    const int32_t token = draw_by_chain(logits, row);
+    backend.upload(params.out.as<int32_t>() + s, &token, sizeof(token));
   }
 }
 
