@@ -13,6 +13,12 @@ bool contains(const std::vector<int32_t>& ids, TokenId token) {
 
 }  // namespace
 
+int32_t redrawn_count(const EngineRequest& request, const SamplingParams& sampling) {
+  // μ of a resumed answer comes of all its draws.
+  const bool all = sampling.chain && sampling.chain->mirostat != 0;
+  return all ? static_cast<int32_t>(request.emitted.size()) : request.unsent_logprobs;
+}
+
 Sequence::Sequence(EngineRequest& request)
     : sampling_(std::move(request.sampling)),
       adjuster_(LogitAdjuster::make(sampling_, request.prompt)),
@@ -20,9 +26,11 @@ Sequence::Sequence(EngineRequest& request)
       ignore_eos_(request.ignore_eos),
       prompt_only_(request.prompt_only),
       logprobs_(request.logprobs) {
-  const auto known = request.emitted.end() - request.unsent_logprobs;
+  if (has_state()) mirostat_mu_ = first_mirostat_mu(*sampling_.chain);
+  const auto known = request.emitted.end() - redrawn_count(request, sampling_);
   known_.assign(known, request.emitted.end());
   first_position_ = request.emitted.size() - known_.size();
+  scored_from_ = request.emitted.size() - static_cast<size_t>(request.unsent_logprobs);
   if (adjuster_ != nullptr) {
     for (auto it = request.emitted.begin(); it != known; ++it) adjuster_->add_emitted(*it);
   }
@@ -32,14 +40,17 @@ Sequence::Sequence(EngineRequest& request)
   prompt_scores_.emplace_back().token = scored_prompt_.front();  // nothing comes before it
 }
 
-SampleRow Sequence::draw_at(uint64_t position, int32_t last_drawn) const {
-  if (prompt_only_ || is_known(position)) return {.draw = {.temperature = 0}};
+SampleRow Sequence::draw_at(uint64_t position, int32_t last_drawn) {
+  if (prompt_only_ || (is_known(position) && !has_state())) return {.draw = {.temperature = 0}};
   SampleRow row{.draw = draw_params(sampling_, position)};
   if (adjuster_ != nullptr) {
     row.penalties = adjuster_->penalties();
-    row.edits = adjuster_->edits();
+    row.edits = adjuster_->edits(position);
     row.last_drawn = last_drawn;
   }
+  if (sampling_.chain) row.chain = &*sampling_.chain;
+  if (has_state()) row.mirostat_mu = &mirostat_mu_;
+  if (is_known(position)) row.known = known_[position - first_position_];
   return row;
 }
 

@@ -15,6 +15,10 @@
 
 namespace troupe {
 
+// How many of the last emitted tokens are drawn once more: those whose log-probabilities were not sent, or
+// all where a draw has a state that comes of those before it.
+int32_t redrawn_count(const EngineRequest& request, const SamplingParams& sampling);
+
 class Sequence {
  public:
   // Moves from `request` what it needs. REQUIRES: request.prompt is still there.
@@ -22,13 +26,17 @@ class Sequence {
 
   // Parameters that draw the answer's token at `position`; valid until accept(). `last_drawn`: the row,
   // within the step before, of the preceding token if that was not accepted yet; else below zero.
-  SampleRow draw_at(uint64_t position, int32_t last_drawn) const;
-  // Whether score() will be called.
-  bool is_scored() const { return !prompt_only_ && logprobs_.has_value(); }
+  SampleRow draw_at(uint64_t position, int32_t last_drawn);
+  // Whether the token before a draw must be accepted before it, and the draw collected before the next one.
+  bool needs_last() const { return has_state() || (adjuster_ != nullptr && adjuster_->needs_last()); }
+  // Whether score() will be called for the token at `position`.
+  bool is_scored(uint64_t position) const {
+    return !prompt_only_ && logprobs_.has_value() && position >= scored_from_;
+  }
   // Appends the token at `position` to the history and returns it: the known one, if already sent, or
   // `drawn`.
   TokenId accept(TokenId drawn, uint64_t position);
-  // The token's log-probability under the model's logits. REQUIRES: is_scored()
+  // The token's log-probability under the model's logits. REQUIRES: logprobs are reported
   TokenScore score(std::span<const float> logits, TokenId token) const;
   // Whether `token` ends the answer.
   bool stops(TokenId token, const std::vector<int32_t>& eos_token_ids) const;
@@ -47,13 +55,18 @@ class Sequence {
  private:
   bool is_known(uint64_t position) const { return position - first_position_ < known_.size(); }
 
+  // Whether a draw moves something on that the next one needs.
+  bool has_state() const { return sampling_.chain.has_value() && sampling_.chain->mirostat != 0; }
+
   SamplingParams sampling_;
+  float mirostat_mu_ = 0;
   std::unique_ptr<LogitAdjuster> adjuster_;  // null: logits stay as they are
   std::vector<int32_t> stop_token_ids_;
   bool ignore_eos_ = false;
   bool prompt_only_ = false;
   uint64_t first_position_ = 0;
-  std::vector<TokenId> known_;  // already sent, from first_position_ on; their log-probabilities were not
+  std::vector<TokenId> known_;  // already sent, from first_position_ on, and drawn once more
+  uint64_t scored_from_ = 0;    // the first position whose log-probability was not sent
   std::optional<int32_t> logprobs_;
   std::vector<TokenId> scored_prompt_;     // empty: not to be scored, or done
   std::vector<TokenScore> prompt_scores_;  // scores of its leading ids
