@@ -37,8 +37,8 @@ class CudaBackend final : public Backend {
  public:
   struct Parts {
     std::unique_ptr<std::remove_pointer_t<cudaStream_t>, StreamDeleter> stream;
-    std::unique_ptr<LibraryGemm> library;  // or null
-    std::string device;                    // "NVIDIA H100 80GB HBM3 (sm_90)"
+    Products::Others products;
+    std::string device;  // "NVIDIA H100 80GB HBM3 (sm_90)"
   };
   CudaBackend(const BackendOptions& options, Parts parts)
       : options_(options),
@@ -48,11 +48,9 @@ class CudaBackend final : public Backend {
         launch_stream_(stream_, options.cuda.overlaps && !options.cuda.reference_ops && driver_overlaps() &&
                                     has_hopper_code()),
         graphs_(stream_),
-        products_(stream_, std::move(parts_.library),
+        products_(stream_, std::move(parts_.products),
                   {.device = parts_.device,
-                   .reference = options.cuda.reference_ops,
-                   .measures = options.cuda.measures,
-                   .tune_file = options.cuda.tune_file,
+                   .cuda = options.cuda,
                    .before_measuring = [this] { launch_captured(); }}),
         arrays_(stream_, watchdog_, [this] { launch_captured(); }) {
     launch_stream_.watchdog = &watchdog_;
@@ -391,7 +389,8 @@ StatusOr<std::unique_ptr<Backend>> make_cuda_backend(const BackendOptions& optio
   parts.stream.reset(stream);
   parts.device = device;
   if (!options.cuda.reference_ops) {
-    TROUPE_ASSIGN_OR_RETURN(parts.library, make_library_products());
+    TROUPE_ASSIGN_OR_RETURN(parts.products.library, make_library_products());
+    TROUPE_ASSIGN_OR_RETURN(parts.products.swap_ab, SwapAb::make());
   }
   return std::make_unique<CudaBackend>(options, std::move(parts));
 }

@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT / "tests/bench"))
 from common import save  # noqa: E402
 
 # As many as say something: the kernels that a step of decodes or of prompts spends its time in.
-SHOWN = ("attend_", "multiply_rows", "merge_pieces", "sample_rows", "rope_heads", "norm_rows", "silu", "add_tiles", "multiply_tiles")
+SHOWN = ("attend_", "multiply_rows", "multiply_swapped", "merge_pieces", "sample_rows", "rope_heads", "norm_rows", "silu", "add_tiles", "multiply_tiles")
 
 
 def dumped(cuobjdump, option, module):

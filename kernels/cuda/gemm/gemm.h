@@ -1,9 +1,9 @@
 #pragma once
 
 // Choice of the multiplying kernel. A product has several implementations: the own kernel for few rows, the
-// library's algorithms, plain tiles. Which is the fastest for a weight's shape and so many rows is measured
-// where it runs, once, and kept (tune.h); without measuring it is the first of that list that takes the
-// shape. Rows of one bucket (rows_bucket.h) get the same implementation.
+// library's algorithms, Hopper's for 9 to 64 rows, plain tiles. Which is the fastest for a weight's shape and
+// so many rows is measured where it runs, once, and kept (tune.h); without measuring it is the first of that
+// list that takes the shape. Rows of one bucket (rows_bucket.h) get the same implementation.
 
 #include <functional>
 #include <map>
@@ -14,6 +14,8 @@
 
 #include "kernels/cuda/gemm/cublas_gemm.h"
 #include "kernels/cuda/gemm/gemm_kernels.h"
+#include "kernels/cuda/gemm/swap_ab.h"
+#include "kernels/kernels.h"
 #include "kernels/tune.h"
 
 namespace troupe::cuda {
@@ -24,7 +26,7 @@ std::string product_key(const std::string& device, const std::string& library,
 
 // One thing that can multiply these operands.
 struct ProductCandidate {
-  enum class Kind : uint8_t { kRows, kLibrary, kTiles };
+  enum class Kind : uint8_t { kRows, kLibrary, kSwapAb, kTiles };
   Kind kind = Kind::kTiles;
   int algorithm = -1;  // of the library
 };
@@ -33,17 +35,20 @@ struct ProductCandidate {
 class Products {
  public:
   struct Options {
-    std::string device;      // the device's name
-    bool reference = false;  // plain tiles for all
-    bool measures = false;
-    std::string tune_file = {};  // "": not kept
+    std::string device;     // the device's name
+    CudaOptions cuda = {};  // reference_ops: plain tiles for all
     // Seconds of a launch. None: by the device's events, each launch behind a cache without its operands.
     std::function<double(const std::function<void()>& launch)> timer = {};
     // Called before a measurement: what the backend holds back has to be on its way.
     std::function<void()> before_measuring = {};
   };
-  // `library` may be null. `stream`: where measurements run.
-  Products(cudaStream_t stream, std::unique_ptr<LibraryGemm> library, Options options);
+  // Null is an implementation that there is not.
+  struct Others {
+    std::unique_ptr<LibraryGemm> library;
+    std::unique_ptr<SwapAb> swap_ab;
+  };
+  // `stream`: where measurements run.
+  Products(cudaStream_t stream, Others others, Options options);
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
 
@@ -58,7 +63,7 @@ class Products {
                 bool prefetches = false);
   // Memory that is about to be written otherwise than by launches: biases that lie in it will be others.
   void forget_biases(const void* memory, size_t bytes) {
-    if (library_ != nullptr) library_->forget_biases(memory, bytes);
+    if (others_.library != nullptr) others_.library->forget_biases(memory, bytes);
   }
   // All measurements, of others too.
   Tuning& tuning() { return tuning_; }
@@ -72,13 +77,14 @@ class Products {
               bool prefetches = false);
   std::vector<ProductCandidate> candidates_for(const ProductOperands& operands);
   ProductCandidate known_or_fastest(const ProductOperands& operands);
+  bool is_wanted(const ProductCandidate& candidate) const;
   ProductCandidate fastest(const ProductOperands& operands, const std::string& key);
   // Names exist for candidates that can be measured: tiles are taken where there is nothing else.
   std::string name_of(const ProductCandidate& candidate) const;
   bool read_name(const std::string& name, ProductCandidate& candidate) const;
 
   cudaStream_t stream_;
-  std::unique_ptr<LibraryGemm> library_;
+  const Others others_;
   const Options options_;
   Tuning tuning_;
   std::map<Shape, ProductCandidate> chosen_;

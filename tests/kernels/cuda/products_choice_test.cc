@@ -43,19 +43,25 @@ class FakeLibrary final : public cuda::LibraryGemm {
 
 class ProductsChoice : public testing::Test {
  protected:
-  // Seconds by the algorithm that was launched last; without one it was the own kernel.
-  std::unique_ptr<cuda::Products> make_products(std::map<int, double> seconds) {
+  // As the seconds' algorithms.
+  static constexpr int kRows = -1, kSwapAb = -2;
+
+  // Seconds by the algorithm that was launched last.
+  std::unique_ptr<cuda::Products> make_products(std::map<int, double> seconds, bool has_swap_ab = false) {
+    std::unique_ptr<cuda::SwapAb> swap_ab;
+    if (has_swap_ab) swap_ab = *cuda::SwapAb::make();
     return std::make_unique<cuda::Products>(
-        nullptr, std::make_unique<FakeLibrary>(&launched_),
+        nullptr, cuda::Products::Others{std::make_unique<FakeLibrary>(&launched_), std::move(swap_ab)},
         cuda::Products::Options{.device = "a device",
-                                .measures = true,
-                                .tune_file = dir_.path() + "/tuning",
+                                .cuda = {.measures = true, .tune_file = dir_.path() + "/tuning"},
                                 .timer = [this, seconds](const std::function<void()>& launch) {
                                   const size_t before = launched_.size();
                                   launch();
-                                  return seconds.at(launched_.size() > before ? launched_.back() : -1);
+                                  if (launched_.size() > before) return seconds.at(launched_.back());
+                                  return seconds.at(is_swap_ab_last() ? kSwapAb : kRows);
                                 }});
   }
+  static bool is_swap_ab_last() { return emulated::last_launch().block.x == 288; }
   // The algorithms launched for it, the measurements included.
   std::vector<int> multiply(cuda::Products& products, int64_t rows, bool accumulate = false) {
     launched_.clear();
@@ -89,6 +95,22 @@ TEST_F(ProductsChoice, TheOwnKernelIsMeasuredAmongThemWhereItTakesTheShape) {
   const auto products = make_products({{-1, 1}, {0, 3}, {1, 4}, {2, 2}});
   EXPECT_EQ(multiply(*products, 8), (std::vector<int>{0, 1, 2}));
   EXPECT_EQ(multiply(*products, 7), std::vector<int>());
+}
+
+TEST_F(ProductsChoice, HoppersKernelIsMeasuredAmongThemAndKnownToTheNextStart) {
+  const auto first = make_products({{kRows, 2}, {0, 3}, {1, 4}, {2, 5}, {kSwapAb, 1}}, /*has_swap_ab=*/true);
+  for (const auto& [rows, is_best] : {std::pair(8, false), std::pair(9, true), std::pair(64, true)}) {
+    multiply(*first, rows);
+    EXPECT_EQ(is_swap_ab_last(), is_best) << rows;
+  }
+  ASSERT_TRUE(first->save().ok());
+  const auto second = make_products({}, /*has_swap_ab=*/true);
+  EXPECT_EQ(multiply(*second, 50), std::vector<int>());
+  EXPECT_TRUE(is_swap_ab_last());
+  const auto slower = make_products({{kRows, 2}, {0, 1}, {1, 4}, {2, 5}, {kSwapAb, 3}}, /*has_swap_ab=*/true);
+  EXPECT_EQ(multiply(*slower, 128).back(), 0) << "more rows than it takes";
+  const auto without = make_products({{kRows, 9}, {0, 3}, {1, 1}, {2, 2}});
+  EXPECT_EQ(multiply(*without, 64), (std::vector<int>{0, 1, 2, 1})) << "measured anew where there is none";
 }
 
 TEST_F(ProductsChoice, MeasuringAddsNothingToASum) {
@@ -125,7 +147,8 @@ TEST_F(ProductsChoice, AFileOfUnknownNamesIsMeasuredAnew) {
 }
 
 TEST_F(ProductsChoice, WithoutMeasuringTheLibraryGuessesForEachNumberOfRows) {
-  cuda::Products products(nullptr, std::make_unique<FakeLibrary>(&launched_), {.device = "a device"});
+  cuda::Products products(nullptr, {std::make_unique<FakeLibrary>(&launched_), nullptr},
+                          {.device = "a device"});
   EXPECT_EQ(multiply(products, 90), (std::vector<int>{-1}));
   EXPECT_EQ(multiply(products, 120), (std::vector<int>{-1}));
   EXPECT_EQ(multiply(products, 8), std::vector<int>()) << "the own kernel";
