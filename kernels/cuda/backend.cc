@@ -174,14 +174,14 @@ class CudaBackend final : public Backend {
   }
   void gated_mlp(const GatedMlpParams& params) override {
     check_params(params, options_.dtype);
-    if (!gate_by_rows(params, nullptr)) return Backend::gated_mlp(params);
+    if (!gate_at_once(params, nullptr)) return Backend::gated_mlp(params);
     add_down(params);
   }
   void normed_gated_mlp(const RmsNormParams& norm, const GatedMlpParams& params) override {
     check_params(norm, options_.dtype);
     check_params(params, options_.dtype);
     check_normed("gated_mlp", norm, params.x);
-    if (!gate_by_rows(params, &norm)) return Backend::normed_gated_mlp(norm, params);
+    if (!gate_at_once(params, &norm)) return Backend::normed_gated_mlp(norm, params);
     add_down(params);
   }
   void gather_rows(const GatherRowsParams& params) override {
@@ -204,7 +204,7 @@ class CudaBackend final : public Backend {
 
   ProductOperands operands_of(const MatmulParams& params) const;
   // gated = silu(gate) * up in one launch; false: nothing was launched.
-  bool gate_by_rows(const GatedMlpParams& params, const RmsNormParams* norm);
+  bool gate_at_once(const GatedMlpParams& params, const RmsNormParams* norm);
   void add_down(const GatedMlpParams& params);
 
   // Sends what is kept for a graph to the stream; later launches of this step go there at once.
@@ -269,13 +269,12 @@ ProductOperands CudaBackend::operands_of(const MatmulParams& params) const {
   return {params.x, weight.values(), params.out, params.accumulate, params.bias};
 }
 
-bool CudaBackend::gate_by_rows(const GatedMlpParams& params, const RmsNormParams* norm) {
-  ProductOperands operands = operands_of(
+bool CudaBackend::gate_at_once(const GatedMlpParams& params, const RmsNormParams* norm) {
+  const ProductOperands operands = operands_of(
       {.x = params.x, .weight = params.gate_up, .out = params.mixed, .bias = params.gate_up_bias});
-  if (!products_.choose_rows(operands, norm)) return false;
-  operands.out = params.gated;
-  skinny_gemm(launch_stream_, operands, {.gated = true, .norm = norm});
-  return true;
+  const GatedForm form{params.gated, norm};
+  const auto chosen = products_.choose_gated(operands, form);
+  return chosen && products_.launch_gated(launch_stream_, *chosen, operands, form);
 }
 
 void CudaBackend::add_down(const GatedMlpParams& params) {

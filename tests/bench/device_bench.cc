@@ -294,7 +294,7 @@ class Bench {
   void mlps() {
     const int64_t hidden = pick(4096, 128), width = pick(14336, 256);
     const auto gate_up = packed(2 * width, hidden), down = packed(hidden, width);  // larger than any cache
-    for (const int64_t tokens : {int64_t{1}, int64_t{2}, int64_t{8}}) {
+    for (const int64_t tokens : {int64_t{1}, int64_t{2}, int64_t{8}, int64_t{16}, int64_t{64}}) {
       const Tensor x = tensor(DType::kFloat32, {tokens, hidden}), scale = tensor(DType::kFloat32, {hidden});
       const Tensor normed = tensor(kActivation, {tokens, hidden}),
                    sum = tensor(DType::kFloat32, {tokens, hidden});
@@ -305,7 +305,9 @@ class Bench {
       const double count = static_cast<double>(hidden) * static_cast<double>(width);
       const Work work{6 * count, 6 * count * static_cast<double>(tokens)};
       const std::string shape = "of 8B, " + std::to_string(tokens) + " rows";
-      row("normed mlp", shape, work, [&] { backend_->normed_gated_mlp(norm, mlp); });
+      const auto at_once = [&] { asked_->normed_gated_mlp(norm, mlp); };
+      row("normed mlp", shape, work, at_once);
+      if (is_hopper() && tokens > 8) row_by(*others_.kernels, "normed mlp, swap AB", shape, work, at_once);
       row("normed mlp, by ops", shape, work, [&] {
         backend_->rms_norm(norm);
         backend_->matmul({.x = normed, .weight = mlp.gate_up, .out = mixed});

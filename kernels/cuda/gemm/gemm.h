@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -29,6 +30,11 @@ struct ProductCandidate {
   enum class Kind : uint8_t { kRows, kLibrary, kSwapAb, kTiles };
   Kind kind = Kind::kTiles;
   int algorithm = -1;  // of the library
+};
+
+struct GatedForm {
+  Tensor gated;
+  const RmsNormParams* norm = nullptr;  // SkinnyGemmForm's
 };
 
 // Driven by the backend's one thread.
@@ -61,6 +67,16 @@ class Products {
   // `prefetches`: SkinnyGemmForm's.
   void multiply(const LaunchStream& stream, const ProductCandidate& chosen, const ProductOperands& operands,
                 bool prefetches = false);
+
+  // The candidate that computes gated (T, F) = silu(gate) * up of these operands, gate over up of a weight
+  // (2F, K), in one launch; nothing where that is slower than the product, into their out, and silu_mul
+  // apart, or there is none. It is measured as by choose(), in the memory of both. choose() gives the same
+  // one from then on, so that the bits are those of the two apart.
+  std::optional<ProductCandidate> choose_gated(const ProductOperands& operands, const GatedForm& form);
+  // False, and nothing was launched, where `chosen` does not take these very operands.
+  bool launch_gated(const LaunchStream& stream, const ProductCandidate& chosen, ProductOperands operands,
+                    const GatedForm& form);
+
   // Memory that is about to be written otherwise than by launches: biases that lie in it will be others.
   void forget_biases(const void* memory, size_t bytes) {
     if (others_.library != nullptr) others_.library->forget_biases(memory, bytes);
@@ -78,7 +94,15 @@ class Products {
   std::vector<ProductCandidate> candidates_for(const ProductOperands& operands);
   ProductCandidate known_or_fastest(const ProductOperands& operands);
   bool is_wanted(const ProductCandidate& candidate) const;
+  static Shape shape_of(const ProductOperands& operands);
+  // Whether it has a form that gates.
+  static bool is_gating(const ProductCandidate& candidate);
+  std::string key_of(const ProductOperands& operands) const;
   ProductCandidate fastest(const ProductOperands& operands, const std::string& key);
+  std::optional<ProductCandidate> known_or_fastest_gated(const ProductOperands& operands,
+                                                         const Tensor& gated);
+  // The number of the fastest of these, and its seconds: infinite where none launched anything.
+  std::pair<size_t, double> fastest_of(const std::vector<std::function<bool()>>& launches);
   // Names exist for candidates that can be measured: tiles are taken where there is nothing else.
   std::string name_of(const ProductCandidate& candidate) const;
   bool read_name(const std::string& name, ProductCandidate& candidate) const;
@@ -88,6 +112,7 @@ class Products {
   const Options options_;
   Tuning tuning_;
   std::map<Shape, ProductCandidate> chosen_;
+  std::map<Shape, std::optional<ProductCandidate>> chosen_gated_;
   int64_t measured_count_ = 0;
 };
 

@@ -49,7 +49,7 @@ inline constexpr int64_t kSwapAbRowsMin = 9, kSwapAbRowsMax = 64;
 // A turn: so many rows of the weight by so many columns.
 inline constexpr int kSwapAbRows = 128, kSwapAbColumns = 64;
 struct SwapAbSchedule {
-  int tiles = 0;       // of kSwapAbRows rows of the weight
+  int tiles = 0;       // of kSwapAbRows rows, as many of the weight's upper and lower half
   int tile_turns = 0;  // of each
   int blocks = 0;      // that share all turns
 };
@@ -58,10 +58,11 @@ inline constexpr int kSwapAbPartials = 2 * kSwapAbRows * static_cast<int>(kSwapA
 inline constexpr int kSwapAbArrivals = 2;
 struct SwapAbForm {
   SwapAbSchedule schedule;
-  const CUtensorMap& weight;  // boxes of kSwapAbRows rows
+  const CUtensorMap& weight;  // boxes of half of kSwapAbRows; gated, of 8 rows of two planes
   const CUtensorMap& x;       // boxes of swap_ab_box_rows()
   float* partials;
   unsigned* arrivals;  // 0, and again so afterwards
+  bool gated = false;  // as SkinnyGemmForm's
 };
 // Columns of the transposed product, which come in eights.
 inline int swap_ab_box_rows(int64_t rows) {

@@ -26,7 +26,7 @@ bool is_aligned(const Tensor& tensor) {
 }  // namespace
 
 SwapAbSchedule swap_ab_schedule(int64_t rows, int64_t depth, int processors) {
-  const int64_t tiles = parts(rows, kSwapAbRows), tile_turns = parts(depth, kSwapAbColumns);
+  const int64_t tiles = parts(parts(rows, 2), kSwapAbRows / 2), tile_turns = parts(depth, kSwapAbColumns);
   const int64_t blocks = std::clamp<int64_t>(tiles * tile_turns / kTurnsMin, 1, processors);
   return {static_cast<int>(tiles), static_cast<int>(tile_turns), static_cast<int>(blocks)};
 }
@@ -52,16 +52,18 @@ bool SwapAb::takes(const ProductOperands& o) const {
          is_aligned(o.weight);
 }
 
-bool SwapAb::launch(const LaunchStream& stream, const ProductOperands& o) {
+bool SwapAb::launch(const LaunchStream& stream, const ProductOperands& o, bool gated) {
   if (!takes(o)) return false;
-  const CUtensorMap* const weight =
-      map_of({o.weight.data, o.weight.shape[1], o.weight.shape[0], kSwapAbRows});
+  const int64_t rows = o.weight.shape[0], depth = o.weight.shape[1];
+  const BoxedMatrix boxes = gated ? BoxedMatrix{o.weight.data, depth, rows / 2, 8, 2}
+                                  : BoxedMatrix{o.weight.data, depth, rows, kSwapAbRows / 2};
+  const CUtensorMap* const weight = map_of(boxes);
   const CUtensorMap* const x = map_of({o.x.data, o.x.shape[1], o.x.shape[0], swap_ab_box_rows(o.x.shape[0])});
   if (weight == nullptr || x == nullptr) return false;
   auto* const arrivals = static_cast<unsigned*>(memory_->data());
   auto* const partials = reinterpret_cast<float*>(static_cast<char*>(memory_->data()) + kArrivalsBytes);
-  const SwapAbSchedule schedule = swap_ab_schedule(o.weight.shape[0], o.weight.shape[1], processors_);
-  swap_ab_gemm(stream, o, {schedule, *weight, *x, partials, arrivals});
+  const SwapAbSchedule schedule = swap_ab_schedule(rows, depth, processors_);
+  swap_ab_gemm(stream, o, {schedule, *weight, *x, partials, arrivals, gated});
   return true;
 }
 

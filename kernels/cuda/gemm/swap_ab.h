@@ -16,8 +16,8 @@
 
 namespace troupe::cuda {
 
-// The shares of a weight (rows, depth) on a device of so many multiprocessors: a block for each, but none for
-// less than some turns.
+// The shares of a product by a weight (rows, depth) on a device of so many multiprocessors: a block for each,
+// but none for less than some turns.
 SwapAbSchedule swap_ab_schedule(int64_t rows, int64_t depth, int processors);
 
 // Driven by the backend's one thread.
@@ -28,8 +28,9 @@ class SwapAb {
   static StatusOr<std::unique_ptr<SwapAb>> make();
 
   bool takes(const ProductOperands& operands) const;
-  // False, and nothing was launched, where it does not take them or the driver makes no map of them.
-  bool launch(const LaunchStream& stream, const ProductOperands& operands);
+  // False, and nothing was launched, where it does not take them or the driver makes no map of them. `gated`:
+  // as SkinnyGemmForm's.
+  bool launch(const LaunchStream& stream, const ProductOperands& operands, bool gated = false);
 
  private:
   SwapAb(std::unique_ptr<CudaBuffer> memory, int processors)

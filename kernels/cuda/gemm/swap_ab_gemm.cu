@@ -6,12 +6,18 @@
 // operand and the tokens the columns, of which there may be any multiple of 8: the product is computed
 // transposed ("swap AB"), and no lane computes a token that is not there.
 //
-// A turn is a tile of the weight, 128 rows by 64 columns, and the tokens' same 64 columns. There is a block a
-// multiprocessor; all turns, tile row after tile row, are dealt out to the blocks in equal shares, whatever
-// the shape ("stream-K", Osama et al. 2023): each reads as many bytes of the weight. A block is two
-// warpgroups that multiply, 64 of the 128 rows each, and a warp that has the copy engine bring turns, four to
-// six ahead, beyond the end of a tile row as well. The weight is constant: the first turns of it are on
-// their way while the launch before this one still runs, which this one leaves room for beside its own.
+// A turn is a tile of the weight, 64 rows of its upper half and 64 of its lower one by 64 columns, and the
+// tokens' same 64 columns. There is a block a multiprocessor; all turns, tile row after tile row, are dealt
+// out to the blocks in equal shares, whatever the shape ("stream-K", Osama et al. 2023): each reads as many
+// bytes of the weight. A block is two warpgroups that multiply, 64 of the 128 rows each, and a warp that has
+// the copy engine bring turns, four to six ahead, beyond the end of a tile row as well. The weight is
+// constant: the first turns of it are on their way while the launch before this one still runs, which this
+// one leaves room for beside its own.
+//
+// Gated, out[t][f] = silu(gate) · up of a weight of 2F rows, gate over up: the copy engine lays the halves'
+// rows by eights in turns, so that a lane's rows g and g + 8 are gate and up of one feature. Tiles are the
+// same, so are the sums, and it rounds where product and silu_mul would. What is saved is a launch, and 4 · T
+// · F numbers that are not written and read.
 //
 // A share's ends may cut a tile row. Then each block leaves its sums of it in memory, and the block that is
 // the last to do so adds up all of them, in the order of their columns. Where the cuts are is a matter of N,
@@ -20,7 +26,7 @@
 //
 // Bytes: 2 · N · K, read once, the floor up to some 200 tokens. x comes from L2 for each 128 rows of the
 // weight: T / 128 of the weight's bytes there. Sums of cut tile rows: at most 2 · 512 · T a block, written
-// and read in L2: for 64 tokens and N = K = 4,096 4 MB each way, beside 33.5 of the weight. In flight: 64 to
+// and read in L2: for 64 tokens and N = K = 4,096 5 MB each way, beside 33.5 of the weight. In flight: 64 to
 // 96 KB of the weight a multiprocessor, where 4.8 TB/s want some 45. Arithmetic: 64 tokens' turn is 256
 // clocks of the tensor cores, and 790 of an H200's memory. Registers and shared memory:
 // tests/bench/RESULTS.md. Not yet run on a device: whether it is taken is measured there (gemm.h).
@@ -77,13 +83,14 @@ static_assert(kSharedBytes<16> <= kSharedBytesMax && kSharedBytes<24> <= kShared
               kSharedBytes<48> <= kSharedBytesMax && kSharedBytes<56> <= kSharedBytesMax &&
               kSharedBytes<64> <= kSharedBytesMax);
 
-template <typename Out>
+template <typename Out, bool kGated>
 struct Product {
   Out* out;
   const float* bias;  // or null
   float4* partials;
   unsigned* arrivals;
-  int tokens, features;
+  int tokens, features;   // of out
+  int half;               // rows of the weight's upper half
   int tile_turns, turns;  // of a tile row, of all
   bool accumulate;
 
@@ -107,26 +114,35 @@ __device__ __forceinline__ Shared<kTokens>& aligned(unsigned char* memory) {
 }
 
 // The warp that brings a block's turns [turn, end): its first lane does.
-template <int kTokens>
+template <int kTokens, bool kGated>
 struct Producer {
   using S = Shared<kTokens>;
 
   const CUtensorMap &weight, &x;
   S& shared;
-  int tile_turns;
+  int tile_turns, half;
   int turn, end;
   PhaseRing<S::kStages> ring = {};
 
   __device__ __forceinline__ void ask_for_weight(int of, int at) const {
-    copy_box(shared.weight[at], weight, of % tile_turns * kSwapAbColumns, of / tile_turns * kSwapAbRows,
-             shared.full[at]);
+    const int column = of % tile_turns * kSwapAbColumns, row = of / tile_turns * kGroupRows;
+    if constexpr (kGated) {
+#pragma unroll
+      for (int i = 0; i < kGroupRows; i += 8)
+        copy_planes(shared.weight[at] + 2 * i * kSwizzled, weight, column, row + i, shared.full[at]);
+    } else {
+      copy_box(shared.weight[at], weight, column, row, shared.full[at]);
+      copy_box(shared.weight[at] + kGroupRows * kSwizzled, weight, column, half + row, shared.full[at]);
+    }
   }
   __device__ __forceinline__ void ask_for_x(int of, int at) const {
     copy_box(shared.x[at], x, of % tile_turns * kSwapAbColumns, 0, shared.full[at]);
     arrive_and_expect(shared.full[at], S::kTurnBytes);
   }
   // As far as there is room from the start on.
-  __device__ __forceinline__ int turns_ahead() const { return min(end - turn, S::kStages); }
+  __device__ __forceinline__ int turns_ahead() const {
+    return min(end - turn, S::kStages);
+  }
   __device__ __forceinline__ void ask_for_weights_ahead() const {
     for (int i = 0; i < turns_ahead(); ++i) ask_for_weight(turn + i, i);
   }
@@ -145,13 +161,13 @@ struct Producer {
 
 // A warpgroup's 64 rows of a tile row. A lane has of its warp's 16 rows and of every eight tokens what
 // mma_m16n8k16's lane has (ptx.cuh).
-template <int kTokens, typename Out>
+template <int kTokens, typename Out, bool kGated>
 struct Consumer {
   static constexpr int kEights = kTokens / 8;
   using S = Shared<kTokens>;
   using Sums = float[kEights][4];
 
-  const Product<Out>& p;
+  const Product<Out, kGated>& p;
   S& shared;
   int group;  // the warpgroup
   PhaseRing<S::kStages> ring = {};
@@ -214,24 +230,24 @@ struct Consumer {
     return true;
   }
 
-  // Adds bias and what was there, and writes.
+  // Adds bias and what was there, or gates, and writes.
   __device__ __forceinline__ void write(int tile, Sums& sums) const {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    const int warp = static_cast<int>(threadIdx.x) % kWarpgroup / kWarp;
-    const int feature = tile * kSwapAbRows + group * kGroupRows + warp * 16 + lane / 4;
+    const int warp = static_cast<int>(threadIdx.x) / kWarp;
+    const int begin = kGated ? 0 : group * p.half, end = kGated || group > 0 ? p.features : p.half;
+    const int of_tile = kGated ? warp * 8 : warp % kWarpsOfGroup * 16;
+    const int feature = begin + tile * kGroupRows + of_tile + lane / 4;
     const int token = lane % 4 * 2;
     Out* const first = p.out + int64_t{token} * p.features + feature;
     const auto is_inside = [&](int n, int i) {
-      return feature + i / 2 * 8 < p.features && token + n * 8 + i % 2 < p.tokens;
+      return feature + i / 2 * 8 < end && token + n * 8 + i % 2 < p.tokens;
     };
     const auto place = [&](int n, int i) { return first + (n * 8 + i % 2) * p.features + i / 2 * 8; };
-    float bias[2] = {};
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      if (p.bias != nullptr && feature + half * 8 < p.features) bias[half] = p.bias[feature + half * 8];
-    }
+    float bias[2] = {};  // of rows g and g + 8
+    if (p.bias != nullptr && feature < end) bias[0] = p.bias[feature];
+    if (p.bias != nullptr && feature + (kGated ? 0 : 8) < end) bias[1] = p.bias[feature + (kGated ? end : 8)];
     // Some at a time: registers for where all of them are would be too many.
-    constexpr int kAtOnce = 4;
+    constexpr int kAtOnce = 4, kOfLane = kGated ? 2 : 4;
 #pragma unroll
     for (int from = 0; from < kEights; from += kAtOnce) {
       const int to = from + kAtOnce < kEights ? from + kAtOnce : kEights;
@@ -240,14 +256,17 @@ struct Consumer {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           sums[n][i] += bias[i / 2];
-          if (p.accumulate && is_inside(n, i)) sums[n][i] += to_f32(*place(n, i));
+          if (!kGated && p.accumulate && is_inside(n, i)) sums[n][i] += to_f32(*place(n, i));
         }
       }
 #pragma unroll
       for (int n = from; n < to; ++n) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          if (is_inside(n, i)) *place(n, i) = from_f32<Out>(sums[n][i]);
+        for (int i = 0; i < kOfLane; ++i) {
+          if (!is_inside(n, i)) continue;
+          float value = sums[n][i];
+          if (kGated) value = silu_times(to_f32(from_f32<Out>(value)), to_f32(from_f32<Out>(sums[n][i + 2])));
+          *place(n, i) = from_f32<Out>(value);
         }
       }
     }
@@ -276,10 +295,10 @@ struct Consumer {
 
 #endif
 
-template <int kTokens, typename Out>
+template <int kTokens, typename Out, bool kGated>
 __global__ void __launch_bounds__(kThreads, 2)
     multiply_swapped(const __grid_constant__ CUtensorMap weight, const __grid_constant__ CUtensorMap x,
-                     const Product<Out> p) {
+                     const Product<Out, kGated> p) {
 #if TROUPE_HAS_WARPGROUPS
   TROUPE_DYNAMIC_SHARED(memory);
   Shared<kTokens>& shared = aligned<kTokens>(memory);
@@ -288,7 +307,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   const auto block = static_cast<int>(blockIdx.x);
   const int begin = p.begin_of(block), end = p.begin_of(block + 1);
   const bool produces = threadIdx.x == kConsumers * kWarpgroup;
-  Producer<kTokens> producer{weight, x, shared, p.tile_turns, begin, end};
+  Producer<kTokens, kGated> producer{weight, x, shared, p.tile_turns, p.half, begin, end};
   if (produces) {
     prefetch_map(weight);
     prefetch_map(x);
@@ -298,7 +317,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   await_launch_before();
   __syncthreads();
   if (warp < kConsumerWarps) {
-    Consumer<kTokens, Out>{p, shared, warp / kWarpsOfGroup}.run(begin, end);
+    Consumer<kTokens, Out, kGated>{p, shared, warp / kWarpsOfGroup}.run(begin, end);
   } else if (produces) {
     producer.run();
   }
@@ -307,42 +326,43 @@ __global__ void __launch_bounds__(kThreads, 2)
 #endif
 }
 
-template <int kTokens, typename Out>
+template <int kTokens, typename Out, bool kGated>
 void launch_tokens(const LaunchStream& stream, const ProductOperands& o, const SwapAbForm& form) {
   const SwapAbSchedule& schedule = form.schedule;
-  const Product<Out> p{o.out.as<Out>(),
-                       o.bias.as<const float>(),
-                       reinterpret_cast<float4*>(form.partials),
-                       form.arrivals,
-                       static_cast<int>(o.x.shape[0]),
-                       static_cast<int>(o.out.shape[1]),
-                       schedule.tile_turns,
-                       schedule.tile_turns * schedule.tiles,
-                       o.accumulate};
-  const auto kernel = multiply_swapped<kTokens, Out>;
+  const Product<Out, kGated> p{o.out.as<Out>(),
+                               o.bias.as<const float>(),
+                               reinterpret_cast<float4*>(form.partials),
+                               form.arrivals,
+                               static_cast<int>(o.x.shape[0]),
+                               static_cast<int>(o.out.shape[1]),
+                               static_cast<int>((o.weight.shape[0] + 1) / 2),
+                               schedule.tile_turns,
+                               schedule.tile_turns * schedule.tiles,
+                               o.accumulate};
+  const auto kernel = multiply_swapped<kTokens, Out, kGated>;
   check_cuda("swap_ab_product", cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                      static_cast<int>(kSharedBytes<kTokens>)));
   const Grid grid{dim3(static_cast<unsigned>(schedule.blocks)), kThreads, kSharedBytes<kTokens>};
   launch("swap_ab_product", kernel, grid, stream, form.weight, form.x, p);
 }
 
-template <typename Out>
+template <typename Out, bool kGated>
 void launch_swapped(const LaunchStream& stream, const ProductOperands& o, const SwapAbForm& form) {
   switch (swap_ab_box_rows(o.x.shape[0])) {
     case 16:
-      return launch_tokens<16, Out>(stream, o, form);
+      return launch_tokens<16, Out, kGated>(stream, o, form);
     case 24:
-      return launch_tokens<24, Out>(stream, o, form);
+      return launch_tokens<24, Out, kGated>(stream, o, form);
     case 32:
-      return launch_tokens<32, Out>(stream, o, form);
+      return launch_tokens<32, Out, kGated>(stream, o, form);
     case 40:
-      return launch_tokens<40, Out>(stream, o, form);
+      return launch_tokens<40, Out, kGated>(stream, o, form);
     case 48:
-      return launch_tokens<48, Out>(stream, o, form);
+      return launch_tokens<48, Out, kGated>(stream, o, form);
     case 56:
-      return launch_tokens<56, Out>(stream, o, form);
+      return launch_tokens<56, Out, kGated>(stream, o, form);
     case 64:
-      return launch_tokens<64, Out>(stream, o, form);
+      return launch_tokens<64, Out, kGated>(stream, o, form);
     default:
       check_failed("swap_ab_product", "x is " + o.x.shape_text());
   }
@@ -354,13 +374,15 @@ void launch_swapped(const LaunchStream& stream, const ProductOperands& o, const 
 bool has_swap_ab_code() {
   constexpr int kRegistersOfNone = 32;
   cudaFuncAttributes attributes{};
-  check_cuda("loaded code", cudaFuncGetAttributes(&attributes, swap_ab::multiply_swapped<64, float>));
+  check_cuda("loaded code", cudaFuncGetAttributes(&attributes, swap_ab::multiply_swapped<64, float, false>));
   return attributes.numRegs > kRegistersOfNone;
 }
 
 void swap_ab_gemm(const LaunchStream& stream, const ProductOperands& operands, const SwapAbForm& form) {
-  if (operands.out.dtype == DType::kFloat32) return swap_ab::launch_swapped<float>(stream, operands, form);
-  swap_ab::launch_swapped<__nv_bfloat16>(stream, operands, form);
+  if (form.gated) return swap_ab::launch_swapped<__nv_bfloat16, true>(stream, operands, form);
+  if (operands.out.dtype == DType::kFloat32)
+    return swap_ab::launch_swapped<float, false>(stream, operands, form);
+  swap_ab::launch_swapped<__nv_bfloat16, false>(stream, operands, form);
 }
 
 }  // namespace troupe::cuda

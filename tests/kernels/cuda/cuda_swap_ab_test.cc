@@ -187,7 +187,70 @@ TEST_F(CudaSwapAb, BehindOneAnotherInAStepHaveTheBitsOfThoseByThemselves) {
   }
 }
 
+// Gate and up are multiplied and gated in one launch: of widths that fill no tile and that end within one.
+TEST_F(CudaSwapAb, AGatedMlpHasTheBitsOfItsThreeOps) {
+  for (const int processors : {1, 3, 132}) {
+    set_processors(processors);
+    const auto cuda = make_swapped();
+    for (const auto& [rows, width, depth] : {std::tuple<int64_t, int64_t, int64_t>{9, 64, 64},
+                                             {20, 5, 72},
+                                             {33, 100, 328},
+                                             {kRowsMax, 200, 1032}}) {
+      const Product up({2 * width, depth}, 19);
+      const auto gate_up = pack(*cuda, up.weight);
+      std::mt19937 random(21);
+      const auto down = pack(*cuda, OwnedTensor::random(DType::kBFloat16, {depth, width}, random, 0.1f));
+      const auto before = OwnedTensor::random(DType::kFloat32, {rows, depth}, random);
+      for (const bool biased : {false, true}) {
+        const Tensor x = up.x.rows(0, rows), bias = biased ? up.bias.view() : Tensor{};
+        OwnedTensor mixed(DType::kBFloat16, {rows, 2 * width}), gated(DType::kBFloat16, {rows, width});
+        OwnedTensor expected = before;
+        cuda->matmul({.x = x, .weight = gate_up.get(), .out = mixed.view(), .bias = bias});
+        EXPECT_EQ(up.off_by(mixed, bias, {}), std::nullopt);
+        cuda->silu_mul({.gate_up = mixed.view(), .out = gated.view()});
+        cuda->matmul({.x = gated.view(), .weight = down.get(), .out = expected.view(), .accumulate = true});
+        const auto sum = in_every_order(DType::kFloat32, {rows, depth}, [&](const Tensor& out) {
+          std::memcpy(out.data, before.view().data, out.bytes());
+          OwnedTensor scratch(DType::kBFloat16, {rows, 2 * width}), product(DType::kBFloat16, {rows, width});
+          cuda->gated_mlp({.x = x,
+                           .gate_up = gate_up.get(),
+                           .down = down.get(),
+                           .sum = out,
+                           .mixed = scratch.view(),
+                           .gated = product.view(),
+                           .gate_up_bias = bias});
+        });
+        EXPECT_TRUE(same_bits(sum.view(), expected.view()))
+            << rows << " × " << width << " × " << depth << " on " << processors << (biased ? ", biased" : "");
+      }
+    }
+  }
+}
+
 #ifndef TROUPE_GPU_TEST
+// Launches of a norm and an MLP.
+uint64_t mlp_launches(Backend& cuda, int64_t rows) {
+  std::mt19937 random(23);
+  const auto gate_up = pack(cuda, OwnedTensor::random(DType::kBFloat16, {64, 64}, random));
+  const auto down = pack(cuda, OwnedTensor::random(DType::kBFloat16, {64, 32}, random));
+  const auto x = OwnedTensor::random(DType::kFloat32, {rows, 64}, random);
+  const auto scale = OwnedTensor::random(DType::kFloat32, {64}, random);
+  OwnedTensor normed(DType::kBFloat16, {rows, 64}), sum(DType::kFloat32, {rows, 64});
+  OwnedTensor mixed(DType::kBFloat16, {rows, 64}), gated(DType::kBFloat16, {rows, 32});
+  const uint64_t before = emulated::last_launch().number;
+  cuda.normed_gated_mlp({x.view(), scale.view(), 1e-5f, normed.view()},
+                        {normed.view(), gate_up.get(), down.get(), sum.view(), mixed.view(), gated.view()});
+  return emulated::last_launch().number - before;
+}
+
+TEST_F(CudaSwapAb, AnMlpIsALaunchLess) {
+  const auto swapped = make_swapped(), plain = make_cuda(DType::kBFloat16);
+  EXPECT_EQ(mlp_launches(*plain, 40), 4u) << "norm, gate and up, silu, down";
+  EXPECT_EQ(mlp_launches(*swapped, 40), 3u);
+  EXPECT_EQ(mlp_launches(*plain, 65), 4u);
+  EXPECT_EQ(mlp_launches(*swapped, 65), 4u) << "more rows than it takes";
+}
+
 TEST_F(CudaSwapAb, RowsOfTilesAreCutWhereThereAreMoreProcessors) {
   const Product product({128, 1024}, 17);
   const auto sums_on = [&](int processors) {
@@ -235,7 +298,7 @@ TEST_F(CudaSwapAb, TakeWhatTheCopyEngineTakes) {
 
 TEST_F(CudaSwapAb, HaveABlockAMultiprocessorButNoneForLessThanFourTurns) {
   for (const auto& [rows, depth, blocks] :
-       {std::tuple<int64_t, int64_t, int>{4096, 4096, 132}, {28672, 4096, 132}, {40, 64, 1}, {256, 512, 4}}) {
+       {std::tuple<int64_t, int64_t, int>{4096, 4096, 132}, {28672, 4096, 132}, {40, 64, 1}, {250, 512, 4}}) {
     const cuda::SwapAbSchedule schedule = cuda::swap_ab_schedule(rows, depth, 132);
     EXPECT_EQ(schedule.blocks, blocks) << rows << " × " << depth;
     EXPECT_EQ(schedule.tiles, (rows + 127) / 128);
