@@ -70,6 +70,9 @@ inline int swap_ab_box_rows(int64_t rows) {
 }
 // Whether the code that the device has loaded is sm_90a's own: compiled from sm_90's PTX it has no body.
 bool has_swap_ab_code();
+// Before all launches. The device then has the code of all of them: it has one kernel for each eight rows, of
+// which a warm-up has not all, and code that comes with its first launch takes milliseconds.
+void load_swap_ab_gemm();
 void swap_ab_gemm(const LaunchStream& stream, const ProductOperands& operands, const SwapAbForm& form);
 
 }  // namespace troupe::cuda

@@ -33,6 +33,7 @@ SwapAbSchedule swap_ab_schedule(int64_t rows, int64_t depth, int processors) {
 
 StatusOr<std::unique_ptr<SwapAb>> SwapAb::make() {
   if (!is_hopper() || !has_swap_ab_code()) return std::unique_ptr<SwapAb>();
+  load_swap_ab_gemm();
   const int processors = processor_count();
   const size_t partials = static_cast<size_t>(processors) * kSwapAbPartials * sizeof(float);
   TROUPE_ASSIGN_OR_RETURN(auto memory, CudaBuffer::allocate(kArrivalsBytes + partials));

@@ -31,7 +31,8 @@
 // clocks of the tensor cores, and 790 of an H200's memory. Registers and shared memory:
 // tests/bench/RESULTS.md. Not yet run on a device: whether it is taken is measured there (gemm.h).
 
-#include <algorithm>
+#include <string>
+#include <type_traits>
 
 #include "kernels/cuda/device/device.cuh"
 #include "kernels/cuda/device/hopper.cuh"
@@ -322,7 +323,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     producer.run();
   }
 #else
-  __trap();  // has_warpgroup_code() was not asked
+  __trap();  // has_swap_ab_code() was not asked
 #endif
 }
 
@@ -339,36 +340,39 @@ void launch_tokens(const LaunchStream& stream, const ProductOperands& o, const S
                                schedule.tile_turns,
                                schedule.tile_turns * schedule.tiles,
                                o.accumulate};
-  const auto kernel = multiply_swapped<kTokens, Out, kGated>;
-  check_cuda("swap_ab_product", cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                     static_cast<int>(kSharedBytes<kTokens>)));
   const Grid grid{dim3(static_cast<unsigned>(schedule.blocks)), kThreads, kSharedBytes<kTokens>};
-  launch("swap_ab_product", kernel, grid, stream, form.weight, form.x, p);
+  launch("swap_ab_product", multiply_swapped<kTokens, Out, kGated>, grid, stream, form.weight, form.x, p);
 }
 
-template <typename Out, bool kGated>
-void launch_swapped(const LaunchStream& stream, const ProductOperands& o, const SwapAbForm& form) {
-  switch (swap_ab_box_rows(o.x.shape[0])) {
-    case 16:
-      return launch_tokens<16, Out, kGated>(stream, o, form);
-    case 24:
-      return launch_tokens<24, Out, kGated>(stream, o, form);
-    case 32:
-      return launch_tokens<32, Out, kGated>(stream, o, form);
-    case 40:
-      return launch_tokens<40, Out, kGated>(stream, o, form);
-    case 48:
-      return launch_tokens<48, Out, kGated>(stream, o, form);
-    case 56:
-      return launch_tokens<56, Out, kGated>(stream, o, form);
-    case 64:
-      return launch_tokens<64, Out, kGated>(stream, o, form);
-    default:
-      check_failed("swap_ab_product", "x is " + o.x.shape_text());
+// f(a type with the value `tokens`), of those that there are kernels for.
+template <int kTokens = 16, typename F>
+void with_tokens(int tokens, const F& f) {
+  if (tokens == kTokens) return f(std::integral_constant<int, kTokens>{});
+  if constexpr (kTokens < kSwapAbRowsMax) {
+    with_tokens<kTokens + 8>(tokens, f);
+  } else {
+    check_failed("swap_ab_product", "x has " + std::to_string(tokens) + " rows");
   }
 }
 
+template <int kTokens, typename Out, bool kGated>
+void load() {
+  check_cuda("swap_ab_product", cudaFuncSetAttribute(multiply_swapped<kTokens, Out, kGated>,
+                                                     cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                     static_cast<int>(kSharedBytes<kTokens>)));
+}
+
 }  // namespace swap_ab
+
+void load_swap_ab_gemm() {
+  for (int tokens = swap_ab_box_rows(kSwapAbRowsMin); tokens <= kSwapAbRowsMax; tokens += 8) {
+    swap_ab::with_tokens(tokens, [](auto count) {
+      swap_ab::load<count.value, float, false>();
+      swap_ab::load<count.value, __nv_bfloat16, false>();
+      swap_ab::load<count.value, __nv_bfloat16, true>();
+    });
+  }
+}
 
 // A kernel without a body has next to no registers.
 bool has_swap_ab_code() {
@@ -379,10 +383,13 @@ bool has_swap_ab_code() {
 }
 
 void swap_ab_gemm(const LaunchStream& stream, const ProductOperands& operands, const SwapAbForm& form) {
-  if (form.gated) return swap_ab::launch_swapped<__nv_bfloat16, true>(stream, operands, form);
-  if (operands.out.dtype == DType::kFloat32)
-    return swap_ab::launch_swapped<float, false>(stream, operands, form);
-  swap_ab::launch_swapped<__nv_bfloat16, false>(stream, operands, form);
+  swap_ab::with_tokens(swap_ab_box_rows(operands.x.shape[0]), [&](auto count) {
+    constexpr int kTokens = count.value;
+    if (form.gated) return swap_ab::launch_tokens<kTokens, __nv_bfloat16, true>(stream, operands, form);
+    if (operands.out.dtype == DType::kFloat32)
+      return swap_ab::launch_tokens<kTokens, float, false>(stream, operands, form);
+    swap_ab::launch_tokens<kTokens, __nv_bfloat16, false>(stream, operands, form);
+  });
 }
 
 }  // namespace troupe::cuda
