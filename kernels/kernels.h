@@ -82,6 +82,8 @@ enum class CpuIsa : uint8_t { kAuto, kSse, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 enum class DecodeKernel : uint8_t { kMeasured, kTiles, kLanes };
 // And prompts.
 enum class PrefillKernel : uint8_t { kMeasured, kTiles, kWarpgroups };
+// And products by a weight.
+enum class ProductKernel : uint8_t { kMeasured, kRows, kLibrary, kSwapAb };
 
 // Switches of the "cuda" backend.
 struct CudaOptions {
@@ -93,6 +95,9 @@ struct CudaOptions {
   DecodeKernel decode = DecodeKernel::kMeasured;
   // Products of a warp (attention_mma.cu) or Hopper's of four (attention_wgmma.cu). Unmeasured, the former.
   PrefillKernel prefill = PrefillKernel::kMeasured;
+  // That for few rows (skinny_gemm.cu), cuBLASLt's, or Hopper's for 9 to 64 rows (swap_ab_gemm.cu).
+  // Unmeasured, the first of these that takes the product.
+  ProductKernel products = ProductKernel::kMeasured;
   // A step of decodes is launched as one graph (step_graphs.h).
   bool graphs = true;
   // A kernel comes to the device while the one before it still runs, and a product of few rows reads its

@@ -37,8 +37,8 @@ class CudaBackend final : public Backend {
  public:
   struct Parts {
     std::unique_ptr<std::remove_pointer_t<cudaStream_t>, StreamDeleter> stream;
-    std::unique_ptr<LibraryGemm> library;  // or null
-    std::string device;                    // "NVIDIA H100 80GB HBM3 (sm_90)"
+    Products::Others products;
+    std::string device;  // "NVIDIA H100 80GB HBM3 (sm_90)"
   };
   CudaBackend(const BackendOptions& options, Parts parts)
       : options_(options),
@@ -48,11 +48,9 @@ class CudaBackend final : public Backend {
         launch_stream_(stream_, options.cuda.overlaps && !options.cuda.reference_ops && driver_overlaps() &&
                                     has_hopper_code()),
         graphs_(stream_),
-        products_(stream_, std::move(parts_.library),
+        products_(stream_, std::move(parts_.products),
                   {.device = parts_.device,
-                   .reference = options.cuda.reference_ops,
-                   .measures = options.cuda.measures,
-                   .tune_file = options.cuda.tune_file,
+                   .cuda = options.cuda,
                    .before_measuring = [this] { launch_captured(); }}),
         arrays_(stream_, watchdog_, [this] { launch_captured(); }) {
     launch_stream_.watchdog = &watchdog_;
@@ -176,14 +174,14 @@ class CudaBackend final : public Backend {
   }
   void gated_mlp(const GatedMlpParams& params) override {
     check_params(params, options_.dtype);
-    if (!gate_by_rows(params, nullptr)) return Backend::gated_mlp(params);
+    if (!gate_at_once(params, nullptr)) return Backend::gated_mlp(params);
     add_down(params);
   }
   void normed_gated_mlp(const RmsNormParams& norm, const GatedMlpParams& params) override {
     check_params(norm, options_.dtype);
     check_params(params, options_.dtype);
     check_normed("gated_mlp", norm, params.x);
-    if (!gate_by_rows(params, &norm)) return Backend::normed_gated_mlp(norm, params);
+    if (!gate_at_once(params, &norm)) return Backend::normed_gated_mlp(norm, params);
     add_down(params);
   }
   void gather_rows(const GatherRowsParams& params) override {
@@ -206,7 +204,7 @@ class CudaBackend final : public Backend {
 
   ProductOperands operands_of(const MatmulParams& params) const;
   // gated = silu(gate) * up in one launch; false: nothing was launched.
-  bool gate_by_rows(const GatedMlpParams& params, const RmsNormParams* norm);
+  bool gate_at_once(const GatedMlpParams& params, const RmsNormParams* norm);
   void add_down(const GatedMlpParams& params);
 
   // Sends what is kept for a graph to the stream; later launches of this step go there at once.
@@ -271,13 +269,12 @@ ProductOperands CudaBackend::operands_of(const MatmulParams& params) const {
   return {params.x, weight.values(), params.out, params.accumulate, params.bias};
 }
 
-bool CudaBackend::gate_by_rows(const GatedMlpParams& params, const RmsNormParams* norm) {
-  ProductOperands operands = operands_of(
+bool CudaBackend::gate_at_once(const GatedMlpParams& params, const RmsNormParams* norm) {
+  const ProductOperands operands = operands_of(
       {.x = params.x, .weight = params.gate_up, .out = params.mixed, .bias = params.gate_up_bias});
-  if (!products_.choose_rows(operands, norm)) return false;
-  operands.out = params.gated;
-  skinny_gemm(launch_stream_, operands, {.gated = true, .norm = norm});
-  return true;
+  const GatedForm form{params.gated, norm};
+  const auto chosen = products_.choose_gated(operands, form);
+  return chosen && products_.launch_gated(launch_stream_, *chosen, operands, form);
 }
 
 void CudaBackend::add_down(const GatedMlpParams& params) {
@@ -391,7 +388,8 @@ StatusOr<std::unique_ptr<Backend>> make_cuda_backend(const BackendOptions& optio
   parts.stream.reset(stream);
   parts.device = device;
   if (!options.cuda.reference_ops) {
-    TROUPE_ASSIGN_OR_RETURN(parts.library, make_library_products());
+    TROUPE_ASSIGN_OR_RETURN(parts.products.library, make_library_products());
+    TROUPE_ASSIGN_OR_RETURN(parts.products.swap_ab, SwapAb::make());
   }
   return std::make_unique<CudaBackend>(options, std::move(parts));
 }

@@ -148,8 +148,9 @@ TEST(CublasGemm, AFileOfWordsThatItRefusesGivesWayToItsOwnGuess) {
   tuning.put(cuda::product_key("a device", make_library()->version(), product.operands()),
              "library 1.2.3.4.5.6.7.8", 1);
   ASSERT_TRUE(tuning.save().ok());
-  cuda::Products products(nullptr, make_library(),
-                          {.device = "a device", .measures = true, .tune_file = dir.path() + "/tuning"});
+  cuda::Products products(
+      nullptr, {make_library(), nullptr},
+      {.device = "a device", .cuda = {.measures = true, .tune_file = dir.path() + "/tuning"}});
   const cuda::ProductCandidate chosen = products.choose(product.operands());
   EXPECT_EQ(products.measured_count(), 0) << "its words were taken as they are";
   products.multiply(nullptr, chosen, product.operands());
