@@ -71,7 +71,7 @@ bool Products::launch(const LaunchStream& stream, const ProductCandidate& candid
       skinny_gemm(stream, o, {.prefetches = prefetches});
       return true;
     case Kind::kLibrary:
-      if (library_ == nullptr || !library_->launch(stream.handle, o, candidate.algorithm)) return false;
+      if (library_ == nullptr || !library_->launch(stream, o, candidate.algorithm)) return false;
       stream.launched("matmul of the library");
       return true;
     case Kind::kTiles:
