@@ -1,5 +1,5 @@
-// A request body, read as both kinds of request: what is accepted keeps api.h's promises and is strict JSON;
-// what is refused has an error that is strict JSON itself.
+// A request body, read as both kinds of request: what is accepted keeps api.h's promises and is strict JSON,
+// but for integers of any size; what is refused has an error that is strict JSON itself.
 
 #include <cmath>
 #include <cstdlib>
@@ -10,6 +10,7 @@
 #include "common/api/prefix.h"
 #include "common/api/tokenize.h"
 #include "common/json/json.h"
+#include "common/json/wide_json.h"
 
 namespace {
 
@@ -21,7 +22,7 @@ void require(bool holds) {
 
 void check_json_text(const std::string& text, bool is_array) {
   if (text.empty()) return;
-  const auto value = troupe::parse_json(text);
+  const auto value = troupe::parse_json_with_wide_integers(text);
   require(value.ok() && (is_array ? value->is_array() : value->is_object()));
 }
 
@@ -77,7 +78,7 @@ void check_accepted(const GenerateRequest& r) {
 
 void check(const troupe::ApiResult<GenerateRequest>& result, std::string_view body) {
   if (result.ok()) {
-    require(troupe::parse_json(body).ok());
+    require(troupe::parse_json_with_wide_integers(body).ok());
     check_accepted(result.value());
   } else {
     require(result.error().http_status == 400);
