@@ -8,8 +8,8 @@ constexpr size_t kAlignment = sizeof(void*);  // of heads
 
 }  // namespace
 
-unsigned char* LaunchList::add(const char* op, Issue issue, size_t bytes) {
-  const Head head{issue, op, (bytes + kAlignment - 1) / kAlignment * kAlignment};
+unsigned char* LaunchList::add(const char* op, Issue made_by, size_t bytes) {
+  const Head head{made_by, op, (bytes + kAlignment - 1) / kAlignment * kAlignment};
   const size_t begin = bytes_.size();
   bytes_.resize(begin + sizeof(Head) + head.bytes);
   std::memcpy(bytes_.data() + begin, &head, sizeof(Head));

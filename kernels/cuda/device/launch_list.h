@@ -28,12 +28,12 @@ class LaunchList {
 
   // One more launch, of `bytes` values at the returned place, zeros until they are written: before the next
   // one is added. REQUIRES of op: a literal.
-  unsigned char* add(const char* op, Issue issue, size_t bytes);
+  unsigned char* add(const char* op, Issue made_by, size_t bytes);
   // One whose values are T, of which every bit counts.
   template <typename T>
-  void add(const char* op, Issue issue, const T& values) {
+  void add(const char* op, Issue made_by, const T& values) {
     static_assert(std::has_unique_object_representations_v<T>);
-    std::memcpy(add(op, issue, sizeof(T)), &values, sizeof(T));
+    std::memcpy(add(op, made_by, sizeof(T)), &values, sizeof(T));
   }
 
   // Makes all of them, in order.
