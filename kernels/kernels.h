@@ -124,6 +124,13 @@ struct BackendOptions {
 // kDecode: a token of each request, a step like thousands before and behind it.
 enum class StepKind : uint8_t { kMixed, kDecode };
 
+// Steps that a device launched whole, as an executable graph.
+struct GraphCounts {
+  int64_t launched = 0;
+  int64_t unchanged = 0;  // of those: one that was kept, just as it was, which costs the host next to nothing
+  int64_t made = 0;       // where none that was kept could take them over: milliseconds of the host's
+};
+
 // Memory of a device that has its own, whichever process uses it.
 struct DeviceMemory {
   int64_t total_bytes = 0;
@@ -166,9 +173,7 @@ class Backend {
   // times_gaps). Waits for them.
   virtual std::vector<double> take_gaps() { return {}; }
 
-  // Steps that were made executable graphs, as far as none that was kept could take them over: of thousands a
-  // few, since each costs the host milliseconds.
-  virtual int64_t graphs_made() const { return 0; }
+  virtual GraphCounts graphs() const { return {}; }
 
   // Writes down what was measured (CudaOptions::tune_file).
   virtual Status save_tuning() { return absl::OkStatus(); }

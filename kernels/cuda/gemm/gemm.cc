@@ -78,7 +78,7 @@ bool Products::launch(const LaunchStream& stream, const ProductCandidate& candid
       skinny_gemm(stream, o, {.prefetches = prefetches});
       return true;
     case Kind::kLibrary:
-      if (others_.library == nullptr || !others_.library->launch(stream.handle, o, candidate.algorithm))
+      if (others_.library == nullptr || !others_.library->launch(stream, o, candidate.algorithm))
         return false;
       stream.launched("matmul of the library");
       return true;

@@ -296,9 +296,10 @@ TEST(CublasGemm, AStepsGraphIsItsLaunchesInEveryNumberOfRows) {
     for (int64_t rows = 33; rows <= 200; rows += 7) {
       up.clear();
       down.clear();
-      const cudaStream_t captured = graphs.begin();
+      cuda::LaunchStream recorded(nullptr);
+      recorded.list = &graphs.begin();
       for (const Product* product : {&up, &down}) {
-        ASSERT_TRUE(library->launch(captured, product->first(rows), -1));
+        ASSERT_TRUE(library->launch(recorded, product->first(rows), -1));
       }
       graphs.end();
       graphs.launch();

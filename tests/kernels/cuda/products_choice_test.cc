@@ -30,7 +30,8 @@ class FakeLibrary final : public cuda::LibraryGemm {
     }
     return -1;
   }
-  bool launch(cudaStream_t stream, const cuda::ProductOperands& operands, int algorithm) override {
+  bool launch(const cuda::LaunchStream& stream, const cuda::ProductOperands& operands,
+              int algorithm) override {
     if (algorithm == 2 && operands.x.shape[0] > 100) return false;
     launched_->push_back(algorithm);
     cuda::tiled_gemm(stream, operands);
