@@ -18,16 +18,28 @@ struct DeviceDraw {
   float top_p, min_p;
   LogitPenalties penalties;
   int32_t first_edit, end_edit;
-  int32_t last_drawn;  // SampleRow's
+  // Addresses here, not among a launch's parameters: they are others in every step (step_graphs.h).
+  const int32_t* last_drawn;  // SampleRow's; or null
+  int32_t* out;
+};
+
+// Where the tokens of a step before lie on the device, and where those of this one go: (S) each.
+struct DrawPlaces {
+  const int32_t* drawn;
+  int32_t* out;
 };
 
 // Rows of sample() as the device has them, and all their edits one behind the other. Both vectors are
 // overwritten; their memory is kept.
-void device_draws(std::span<const SampleRow> rows, std::vector<DeviceDraw>& draws,
+void device_draws(std::span<const SampleRow> rows, const DrawPlaces& places, std::vector<DeviceDraw>& draws,
                   std::vector<LogitEdit>& edits);
 
 // Replaces in params.out the tokens of rows that have a chain (sampler_chain.h): the device edits their
 // logits, the host draws. Waits for the device, once a row.
 void draw_by_chains(Backend& backend, const SampleParams& params);
+
+// Ids of embed() as the device has them: behind them, at an even place, the address of the tokens that ids
+// below zero refer to. `out` is overwritten.
+void device_ids(std::span<const int32_t> ids, const int32_t* drawn, std::vector<int32_t>& out);
 
 }  // namespace troupe::cuda
