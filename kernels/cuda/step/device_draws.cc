@@ -1,11 +1,22 @@
 #include "kernels/cuda/step/device_draws.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <memory>
+#include <thread>
 
 #include "kernels/draw_weights.h"
 #include "kernels/sampler_chain.h"
 
 namespace troupe::cuda {
+
+namespace {
+
+// A row takes some tenths of a millisecond, a thread's start a twentieth of one.
+constexpr size_t kRowsOfThread = 4, kThreadsMax = 8;
+
+}  // namespace
 
 void device_draws(std::span<const SampleRow> rows, const DrawPlaces& places, std::vector<DeviceDraw>& draws,
                   std::vector<LogitEdit>& edits) {
@@ -34,16 +45,32 @@ void device_draws(std::span<const SampleRow> rows, const DrawPlaces& places, std
 }
 
 void draw_by_chains(Backend& backend, const SampleParams& params) {
-  const auto vocab = static_cast<size_t>(params.logits.shape[1]);
-  std::vector<float> logits;
+  std::vector<size_t> places;  // of the rows that have a chain
   for (size_t s = 0; s < params.rows.size(); ++s) {
-    const SampleRow& row = params.rows[s];
-    if (row.chain == nullptr) continue;
-    logits.resize(vocab);
-    backend.download(logits.data(), params.logits.as<const float>() + s * vocab, vocab * sizeof(float));
-    const int32_t token = draw_by_chain(logits, row);
-    backend.upload(params.out.as<int32_t>() + s, &token, sizeof(token));
+    if (params.rows[s].chain != nullptr) places.push_back(s);
   }
+  if (places.empty()) return;
+  const auto vocab = static_cast<size_t>(params.logits.shape[1]);
+  const size_t first = places.front(), count = places.back() + 1 - first;
+  const auto logits = std::make_unique_for_overwrite<float[]>(count * vocab);
+  backend.download(logits.get(), params.logits.as<const float>() + first * vocab,
+                   count * vocab * sizeof(float));
+  std::vector<int32_t> tokens(count);
+  backend.download(tokens.data(), params.out.as<const int32_t>() + first, count * sizeof(int32_t));
+  std::atomic<size_t> next = 0;
+  const auto draw = [&] {
+    for (size_t i = next++; i < places.size(); i = next++) {
+      const size_t at = places[i] - first;
+      tokens[at] = draw_by_chain({logits.get() + at * vocab, vocab}, params.rows[places[i]]);
+    }
+  };
+  std::vector<std::thread> others;
+  const size_t threads =
+      std::min(places.size() / kRowsOfThread, size_t{std::thread::hardware_concurrency()} / 2);
+  for (size_t i = 1; i < std::min(threads, kThreadsMax); ++i) others.emplace_back(draw);
+  draw();
+  for (std::thread& other : others) other.join();
+  backend.upload(params.out.as<int32_t>() + first, tokens.data(), count * sizeof(int32_t));
 }
 
 void device_ids(std::span<const int32_t> ids, const int32_t* drawn, std::vector<int32_t>& out) {

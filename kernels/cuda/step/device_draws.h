@@ -35,7 +35,7 @@ void device_draws(std::span<const SampleRow> rows, const DrawPlaces& places, std
                   std::vector<LogitEdit>& edits);
 
 // Replaces in params.out the tokens of rows that have a chain (sampler_chain.h): the device edits their
-// logits, the host draws. Waits for the device, once a row.
+// logits, the host draws, in some threads where the rows are many. Waits for the device.
 void draw_by_chains(Backend& backend, const SampleParams& params);
 
 // Ids of embed() as the device has them: behind them, at an even place, the address of the tokens that ids
