@@ -191,9 +191,11 @@ void Chain::keep(size_t begin, size_t end) {
 
 void Chain::keep_from(double least) {
   weigh();
-  size_t count = 0;
-  while (count < tokens_.size() && probability(count) >= least) ++count;
-  keep(0, count);
+  const double bound = least * static_cast<double>(total_);
+  const auto end = std::partition_point(tokens_.begin(), tokens_.end(), [&](const Token& token) {
+    return static_cast<double>(token.weight) >= bound;
+  });
+  keep(0, static_cast<size_t>(end - tokens_.begin()));
 }
 
 // Makes the first token the one of d = 0 again.
@@ -254,18 +256,18 @@ void Chain::cut_tail() {
   const size_t count = tokens_.size();
   if (!(chain_.tfs < 1) || count < 3) return;
   weigh();
-  std::vector<double> second(count - 2);
+  const auto weight = [&](size_t i) { return static_cast<int64_t>(tokens_[i].weight); };
+  const auto second = [&](size_t i) {
+    return static_cast<double>(std::abs(weight(i) - 2 * weight(i + 1) + weight(i + 2)));
+  };
   double sum = 0;
-  for (size_t i = 0; i < second.size(); ++i) {
-    const double here = probability(i) - probability(i + 1), next = probability(i + 1) - probability(i + 2);
-    second[i] = std::abs(here - next);
-    sum += second[i];
-  }
-  const bool is_flat = !(sum > 1e-6);
+  for (size_t i = 0; i + 2 < count; ++i) sum += second(i);
+  const bool is_flat = !(sum > 1e-6 * static_cast<double>(total_));
+  const double bound = double{chain_.tfs} * (is_flat ? static_cast<double>(count - 2) : sum);
   double passed = 0;
-  for (size_t i = 0; i < second.size(); ++i) {
-    passed += is_flat ? 1.0 / static_cast<double>(second.size()) : second[i] / sum;
-    if (passed > double{chain_.tfs} && i >= 1) return keep(0, i);
+  for (size_t i = 0; i + 2 < count; ++i) {
+    passed += is_flat ? 1 : second(i);
+    if (passed > bound && i >= 1) return keep(0, i);
   }
 }
 
@@ -304,7 +306,7 @@ void Chain::exclude_top_choices() {
   const bool is_off = !(chain_.xtc_probability > 0) || chain_.xtc_threshold > 0.5f;
   if (is_off || tokens_.size() < 2 || xtc_roll(row_.draw) >= double{chain_.xtc_probability}) return;
   weigh();
-  size_t count = 0;
+  size_t count = 0;  // a few: probabilities add up to 1
   while (count < tokens_.size() && probability(count) >= double{chain_.xtc_threshold}) ++count;
   if (count > 1) keep(count - 1, tokens_.size());
 }

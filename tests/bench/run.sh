@@ -6,7 +6,7 @@ cd "$(dirname "$script")/../.."
 source deploy/packages.sh
 default_signals "$script" "$@"
 
-SHORT=(gateway_vs_nginx telemetry ttft kernels route sim_speed policies batching front_end_prefix engines)
+SHORT=(gateway_vs_nginx telemetry ttft kernels route sim_speed policies batching front_end_prefix engines samplers)
 LONG=(gateway_vs_peers tls chaos soak)
 
 usage() {
@@ -25,6 +25,7 @@ tests/bench/RESULTS.md from all results there are. Without a name: ${SHORT[*]}.
   policies          twelve policies on made-up persona traffic, as a picture
   batching          merged steps, separate ones and static batches, simulated
   front_end_prefix  the share cached, by how a front end keeps its history
+  samplers          steps drawn with every sampler beside plain draws
   engines           the worker beside Transformers and llama.cpp, where TROUPE_BENCH_PYTHON names a Python that has them
  and, many minutes each, only by name:
   gateway_vs_peers  the gateway beside nginx, sglang-router, vllm-router and litellm (from PyPI into build/peers)
