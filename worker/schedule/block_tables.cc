@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "common/core/check.h"
 
 namespace troupe {
 
@@ -120,7 +121,8 @@ bool BlockTables::admit(ScheduledRequest& request, int32_t reserve_count) {
   take_blocks(request, match, needed);
   const int32_t named_count = count_of(request.block_hashes.size());
   const bool announces = options_.announces && !request.in_background();
-  request.announce_end = announces ? std::min(request.known_count / options_.block_size, named_count) : 0;
+  const int32_t full_count = request.lasting_of(request.known_count) / options_.block_size;
+  request.announce_end = announces ? std::min(full_count, named_count) : 0;
   announce_from(request, match.count);
   return true;
 }
@@ -199,8 +201,8 @@ void BlockTables::materialize(ScheduledRequest& request) {
 void BlockTables::cache_full_blocks(ScheduledRequest& request) {
   if (!options_.enable_prefix_caching) return;
   const int32_t prefix_blocks = request.spec.prefix_count / options_.block_size;
-  const int32_t end = request.computed_count / options_.block_size;
-  if (request.path.count == end) return;
+  const int32_t end = request.lasting_of(request.computed_count) / options_.block_size;
+  if (request.path.count >= end) return;
   extend_hashes(request);
   // The prefix is one thing, what is behind it another.
   if (request.path.count < prefix_blocks) {
@@ -231,13 +233,31 @@ PrefixCache::Blocks BlockTables::cache_blocks_of(ScheduledRequest& request, size
   return blocks;
 }
 
+void BlockTables::cut(ScheduledRequest& request, int32_t known_count) {
+  TROUPE_CHECK(request.announced < 0, "a request that is cut has announced a block");
+  request.known_count = known_count;
+  if (!request.ids.empty()) request.ids.resize(static_cast<size_t>(known_count));
+  const auto full_count = static_cast<size_t>(known_count / options_.block_size);
+  if (request.block_hashes.size() > full_count) request.block_hashes.resize(full_count);
+  request.computed_count = std::min(request.computed_count, known_count - 1);
+  const int32_t needed = std::max(blocks_for(known_count), request.path.count);
+  while (count_of(request.blocks.size()) > needed) {
+    pool_.release(request.blocks.back());
+    request.blocks.pop_back();
+  }
+}
+
+bool BlockTables::owns(const ScheduledRequest& request, int32_t index) const {
+  return index >= request.cached_count && index >= request.path.count * options_.block_size;
+}
+
 void BlockTables::release(ScheduledRequest& request) {
   // Others may now compute the block that the request announced and has not computed.
   request.announce_end = 0;
   announce_from(request, 0);
   cache_full_blocks(request);
   const bool keeps = !request.blocks.empty() && keep_tail(request);
-  const int32_t kept = keeps ? request.computed_count / options_.block_size : -1;
+  const int32_t kept = keeps ? request.lasting_of(request.computed_count) / options_.block_size : -1;
   finish_copy(request);
   for (int32_t i = count_of(request.blocks.size()); i-- > request.path.count;) {
     if (i != kept) pool_.release(request.blocks[static_cast<size_t>(i)]);
@@ -300,8 +320,10 @@ int32_t BlockTables::pinned_count(const ScheduledRequest& request) const {
 // Keeps the computed part of the last, partly filled block; false: the cache has no use for it.
 bool BlockTables::keep_tail(const ScheduledRequest& request) {
   const size_t block_size = static_cast<size_t>(options_.block_size);
-  const size_t full_count = static_cast<size_t>(request.computed_count) / block_size;
-  const size_t rest = static_cast<size_t>(request.computed_count) % block_size;
+  const auto lasting_count = static_cast<size_t>(request.lasting_of(request.computed_count));
+  const size_t full_count = lasting_count / block_size;
+  const size_t rest = lasting_count % block_size;
+  if (full_count < static_cast<size_t>(request.path.count)) return false;
   // A copy that was not made yet leaves nothing behind.
   if (!options_.enable_prefix_caching || rest == 0 || request.copy_from >= 0 || request.ids.empty())
     return false;
@@ -365,7 +387,7 @@ Status BlockTables::verify_table(const ScheduledRequest& request) const {
   // An answer's blocks enter the cache when it ends.
   const int32_t end = request.computed_count / options_.block_size;
   const int32_t begin = request.phase == RequestPhase::kPrefill
-                            ? end
+                            ? request.lasting_of(request.computed_count) / options_.block_size
                             : std::min(request.prompt_count / options_.block_size, end);
   if (request.path.count < begin || request.path.count > end ||
       !cache_.is_path(request.path, hashes, request.blocks)) {

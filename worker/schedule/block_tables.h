@@ -71,6 +71,11 @@ class BlockTables {
   void cache_full_blocks(ScheduledRequest& request);
   // Prefetches the memory that caching its blocks, or release(), reads first.
   void fetch_ahead(const ScheduledRequest& request) const { cache_.fetch_ahead(request.path); }
+  // The request has only its first `known_count` ids from now on, the last of them still to be computed, and
+  // gives back blocks that are beyond them. REQUIRES: the others are not cached or announced for it.
+  void cut(ScheduledRequest& request, int32_t known_count);
+  // Whether it may write the KV of the id at `index`: it lies behind what the request has from the cache.
+  bool owns(const ScheduledRequest& request, int32_t index) const;
   // Gives all blocks back. Cached blocks stay cached, and so does the computed part of a last block that is
   // not full. computed_count and cached_count become 0.
   void release(ScheduledRequest& request);

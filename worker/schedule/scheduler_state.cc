@@ -40,6 +40,15 @@ SchedulerState::Remains SchedulerState::end(ScheduledRequest& request, bool comp
   return remains;
 }
 
+void SchedulerState::rewind(ScheduledRequest& request, int32_t kept_count) {
+  tables.cut(request, request.prompt_count + kept_count);
+  if (request.phase == RequestPhase::kWaiting) {
+    queues.lookup(request);
+  } else if (!tables.owns(request, request.computed_count)) {
+    queues.preempt(request);
+  }
+}
+
 void SchedulerState::discard(const Remains& remains) {
   if (!remains.pin.is_zero()) tables.unpin(remains.pin);
   tables.discard(remains.block_hashes, remains.salt, remains.ids);
