@@ -65,7 +65,8 @@ StatusOr<Engine::Impl::Submission> Engine::Impl::make_submission(EngineRequest r
   scheduled.max_new_count = request.max_new_count;
   scheduled.scores_prompt = request.logprobs && request.prompt_logprobs;
   scheduled.spec = request.spec;
-  Sequence sequence(request);
+  scheduled.spec.provisional = !request.banned_strings.empty() && !request.prompt_only;
+  Sequence sequence(request, tokenizer);
   // Emitted tokens with log-probabilities still to be sent are drawn
   // once more: the model has to compute up to them.
   const auto drawn = request.emitted.end() - request.unsent_logprobs;

@@ -50,6 +50,7 @@ struct Engine::Impl {
         log(l),
         metrics(m, options.model_name),
         scheduler(with_room_for_preempted(options.scheduler)),
+        tokenizer(t),
         residency_publisher([this] {
           const MutexLock lock(mutex);
           nudged = true;
@@ -71,7 +72,8 @@ struct Engine::Impl {
   struct Drawn {
     RequestId id;
     uint64_t position;
-    int32_t shown_row;  // row of StepOutput::logits; below zero: none
+    int32_t shown_row;      // row of StepOutput::logits; below zero: none
+    uint32_t rewind_count;  // the sequence's
   };
   struct ScoredRows {
     RequestId id;
@@ -125,9 +127,10 @@ struct Engine::Impl {
   TimePoint last_end = TimePoint::min();
   // The collected step's results.
   std::vector<StepToken> tokens;
-  std::vector<TokenEvent> events;  // only for requests that still exist
+  std::vector<TokenEvent> events;  // only for requests that still exist; a request's in order
   std::vector<RequestId> finished;
 
+  const Tokenizer* const tokenizer;
   const SteadyClock clock;
   std::atomic<TimePoint> turn_began = TimePoint::max();  // max: waiting for work
   ResidencyPublisher residency_publisher;

@@ -1,6 +1,7 @@
 #include "worker/engine/sequence.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace troupe {
@@ -13,8 +14,11 @@ bool contains(const std::vector<int32_t>& ids, TokenId token) {
 
 }  // namespace
 
-Sequence::Sequence(EngineRequest& request)
-    : sampling_(std::move(request.sampling)),
+Sequence::Sequence(EngineRequest& request, const Tokenizer* tokenizer)
+    : provisional_(request.banned_strings.empty() || request.prompt_only
+                       ? nullptr
+                       : std::make_unique<ProvisionalAnswer>(tokenizer, request)),
+      sampling_(std::move(request.sampling)),
       adjuster_(LogitAdjuster::make(sampling_, request.prompt)),
       stop_token_ids_(std::move(request.stop_token_ids)),
       ignore_eos_(request.ignore_eos),
@@ -40,6 +44,7 @@ SampleRow Sequence::draw_at(uint64_t position, int32_t last_drawn) const {
     row.edits = adjuster_->edits();
     row.last_drawn = last_drawn;
   }
+  if (position == redraw_position_) row.edits = redraw_edits_;
   return row;
 }
 
@@ -47,6 +52,46 @@ TokenId Sequence::accept(TokenId drawn, uint64_t position) {
   const TokenId token = is_known(position) ? known_[position - first_position_] : drawn;
   if (adjuster_ != nullptr) adjuster_->add_emitted(token);
   return token;
+}
+
+void Sequence::settle(TokenEvent event, uint64_t position, StepToken& result,
+                      std::vector<TokenEvent>& released) {
+  if (provisional_ == nullptr) {
+    released.push_back(std::move(event));
+  } else if (result.finished) {
+    provisional_->release_all(released);
+    released.push_back(std::move(event));
+  } else if (is_known(position)) {
+    provisional_->append_sent(std::move(event), result, released);
+  } else {
+    provisional_->append(std::move(event), result, released);
+    if (result.kept_count >= 0) restart_adjuster();
+  }
+}
+
+void Sequence::release_all(std::vector<TokenEvent>& released) {
+  if (provisional_ != nullptr) provisional_->release_all(released);
+}
+
+// The history is that of the tokens which are left.
+void Sequence::restart_adjuster() {
+  adjuster_ = LogitAdjuster::make(sampling_, provisional_->prompt());
+  redraw_edits_.clear();
+  if (adjuster_ != nullptr) {
+    for (const TokenId token : provisional_->emitted()) adjuster_->add_emitted(token);
+    redraw_edits_.assign(adjuster_->edits().begin(), adjuster_->edits().end());
+  }
+  constexpr float kNever = -std::numeric_limits<float>::infinity();
+  for (const TokenId token : provisional_->banned()) {
+    const auto edit = std::find_if(redraw_edits_.begin(), redraw_edits_.end(),
+                                   [token](const LogitEdit& e) { return e.token == token; });
+    if (edit == redraw_edits_.end()) {
+      redraw_edits_.push_back({token, /*emitted_count=*/-1, kNever});
+    } else {
+      edit->bias = kNever;
+    }
+  }
+  redraw_position_ = provisional_->emitted().size();
 }
 
 TokenScore Sequence::score(std::span<const float> logits, TokenId token) const {

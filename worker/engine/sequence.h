@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "worker/engine/engine.h"
+#include "worker/engine/provisional_answer.h"
 #include "worker/model/log_softmax.h"
 #include "worker/model/logit_adjuster.h"
 
@@ -17,8 +18,9 @@ namespace troupe {
 
 class Sequence {
  public:
-  // Moves from `request` what it needs. REQUIRES: request.prompt is still there.
-  explicit Sequence(EngineRequest& request);
+  // Moves from `request` what it needs. `tokenizer` must outlive this. REQUIRES: request.prompt is still
+  // there.
+  Sequence(EngineRequest& request, const Tokenizer* tokenizer);
 
   // Parameters that draw the answer's token at `position`; valid until accept(). `last_drawn`: the row,
   // within the step before, of the preceding token if that was not accepted yet; else below zero.
@@ -30,6 +32,13 @@ class Sequence {
   TokenId accept(TokenId drawn, uint64_t position);
   // The token's log-probability under the model's logits. REQUIRES: is_scored()
   TokenScore score(std::span<const float> logits, TokenId token) const;
+  // Hands on what accept() took in: appends to `released` the events that may go out, which for a provisional
+  // answer may be others, or none. `result`: of the token; says what is settled or taken back.
+  void settle(TokenEvent event, uint64_t position, StepToken& result, std::vector<TokenEvent>& released);
+  // The answer has ended: appends the events that were held.
+  void release_all(std::vector<TokenEvent>& released);
+  // Changes as tokens are taken back (ProvisionalAnswer).
+  uint32_t rewind_count() const { return provisional_ == nullptr ? 0 : provisional_->rewind_count(); }
   // Whether `token` ends the answer.
   bool stops(TokenId token, const std::vector<int32_t>& eos_token_ids) const;
 
@@ -46,9 +55,14 @@ class Sequence {
 
  private:
   bool is_known(uint64_t position) const { return position - first_position_ < known_.size(); }
+  void restart_adjuster();
 
+  std::unique_ptr<ProvisionalAnswer> provisional_;  // null: a token that was drawn stays
   SamplingParams sampling_;
   std::unique_ptr<LogitAdjuster> adjuster_;  // null: logits stay as they are
+  // After tokens were taken back: the edits of the next draw, what is banned there included.
+  std::vector<LogitEdit> redraw_edits_;
+  uint64_t redraw_position_ = ~uint64_t{0};
   std::vector<int32_t> stop_token_ids_;
   bool ignore_eos_ = false;
   bool prompt_only_ = false;
