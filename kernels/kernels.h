@@ -82,6 +82,8 @@ enum class CpuIsa : uint8_t { kAuto, kSse, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 enum class DecodeKernel : uint8_t { kMeasured, kTiles, kLanes };
 // And prompts.
 enum class PrefillKernel : uint8_t { kMeasured, kTiles, kWarpgroups };
+// And products by a weight.
+enum class ProductKernel : uint8_t { kMeasured, kRows, kLibrary, kSwapAb };
 
 // Switches of the "cuda" backend.
 struct CudaOptions {
@@ -93,6 +95,9 @@ struct CudaOptions {
   DecodeKernel decode = DecodeKernel::kMeasured;
   // Products of a warp (attention_mma.cu) or Hopper's of four (attention_wgmma.cu). Unmeasured, the former.
   PrefillKernel prefill = PrefillKernel::kMeasured;
+  // That for few rows (skinny_gemm.cu), cuBLASLt's, or Hopper's for 9 to 64 rows (swap_ab_gemm.cu).
+  // Unmeasured, the first of these that takes the product.
+  ProductKernel products = ProductKernel::kMeasured;
   // A step of decodes is launched as one graph (step_graphs.h).
   bool graphs = true;
   // A kernel comes to the device while the one before it still runs, and a product of few rows reads its
@@ -118,6 +123,13 @@ struct BackendOptions {
 
 // kDecode: a token of each request, a step like thousands before and behind it.
 enum class StepKind : uint8_t { kMixed, kDecode };
+
+// Steps that a device launched whole, as an executable graph.
+struct GraphCounts {
+  int64_t launched = 0;
+  int64_t unchanged = 0;  // of those: one that was kept, just as it was, which costs the host next to nothing
+  int64_t made = 0;       // where none that was kept could take them over: milliseconds of the host's
+};
 
 // Memory of a device that has its own, whichever process uses it.
 struct DeviceMemory {
@@ -161,9 +173,7 @@ class Backend {
   // times_gaps). Waits for them.
   virtual std::vector<double> take_gaps() { return {}; }
 
-  // Steps that were made executable graphs, as far as none that was kept could take them over: of thousands a
-  // few, since each costs the host milliseconds.
-  virtual int64_t graphs_made() const { return 0; }
+  virtual GraphCounts graphs() const { return {}; }
 
   // Writes down what was measured (CudaOptions::tune_file).
   virtual Status save_tuning() { return absl::OkStatus(); }

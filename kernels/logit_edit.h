@@ -19,6 +19,7 @@ struct LogitEdit {
   int32_t token = 0;
   int32_t emitted_count = 0;  // times in the answer; -1: neither there nor in the prompt, it has a bias only
   float bias = 0;
+  float repetition = 0;  // its own repetition penalty in place of the row's; 0: none
 };
 
 // The edit of a token that is emitted again, or for the first time.
@@ -32,9 +33,8 @@ TROUPE_HOST_DEVICE inline float edited_logit(float logit, const LogitPenalties& 
                                              const LogitEdit& edit) {
   logit += edit.bias;
   if (edit.emitted_count < 0) return logit;
-  if (penalties.repetition != 1.0f) {
-    logit = logit > 0 ? logit / penalties.repetition : logit * penalties.repetition;
-  }
+  const float repetition = edit.repetition > 0 ? edit.repetition : penalties.repetition;
+  if (repetition != 1.0f) logit = logit > 0 ? logit / repetition : logit * repetition;
   if (edit.emitted_count == 0) return logit;
   logit -= penalties.frequency * static_cast<float>(edit.emitted_count);
   return logit - penalties.presence;

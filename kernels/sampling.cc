@@ -174,6 +174,10 @@ uint64_t counter_bits(uint64_t seed, uint64_t position) {
 }
 
 void edit_logits(std::span<float> logits, const SampleRow& row, const int32_t* drawn) {
+  if (row.chain != nullptr && row.chain->has_late_penalties()) {
+    for (const LogitEdit& edit : row.edits) logits[static_cast<size_t>(edit.token)] += edit.bias;
+    return;
+  }
   int32_t last = row.last_drawn >= 0 ? drawn[row.last_drawn] : -1;
   const auto make = [&](const LogitEdit& edit) {
     float& logit = logits[static_cast<size_t>(edit.token)];

@@ -22,6 +22,7 @@
 #include <span>
 
 #include "kernels/logit_edit.h"
+#include "kernels/sampler_params.h"
 
 namespace troupe {
 
@@ -41,6 +42,11 @@ struct SampleRow {
   // Not below zero: the answer's last token is SampleParams::drawn[last_drawn], and `edits` are those before
   // it was emitted. (Where that is kNoDraw, there is none.)
   int32_t last_drawn = -1;
+  // Null: the cuts of `draw` alone, in its order (else sampler_chain.h's). With mirostat its μ, which the
+  // draw moves on; and the token that was drawn at this position before, if it was, which is drawn again.
+  const SamplerChain* chain = nullptr;
+  float* mirostat_mu = nullptr;
+  int32_t known = -1;
 };
 
 // Drawn from a row for which softmax has no meaning: a logit is NaN or +inf, or all are -inf.

@@ -17,6 +17,7 @@ PASSED = "common/api/passed_paths.h"
 FIELD_TABLES = {
     "common/api/parse.cc": r'\{"(\w+)", (?:true|false), (?:true|false), read_',
     "common/api/unsupported.cc": r'\{"(\w+)", k(?:Chat|Completion|Both), ',
+    "common/api/read_samplers.cc": r'\{"([a-z_]+)", SamplerField',
     "common/api/tokenize.cc": r'name == "(\w+)"',
     "common/api/prefix.cc": r'name == "(\w+)"',
     "gateway/proxy/passed_request.cc": r'(?:string_member\([^,"]*, |kKeptThere\{|kKeptThere\{"\w+", )"(\w+)"',

@@ -39,6 +39,7 @@ StatusOr<std::unique_ptr<ChatTemplate>> load_template(const std::string& model_d
 Status load_text(const std::string& model_dir, LoadedModel& model) {
   TROUPE_ASSIGN_OR_RETURN(model.tokenizer, Tokenizer::load(model_dir));
   model.token_cache = std::make_unique<TokenCache>();
+  model.breaker_cache = std::make_unique<DryBreakerCache>(model.tokenizer.get());
   TROUPE_ASSIGN_OR_RETURN(model.chat_template, load_template(model_dir, kDefaultTemplate));
   TROUPE_ASSIGN_OR_RETURN(model.tool_template, load_template(model_dir, kToolTemplate));
   for (const std::string& name : ChatTemplate::names(model_dir)) {
@@ -78,6 +79,7 @@ void describe_served(const WorkerSettings& settings, LoadedModel& model) {
   served.name = settings.served_model_name;
   served.tokenizer = model.tokenizer.get();
   served.token_cache = model.token_cache.get();
+  served.breaker_cache = model.breaker_cache.get();
   served.chat_template = model.chat_template.get();
   served.tool_template = model.tool_template.get();
   for (const auto& [name, chat] : model.more_templates) served.named_templates.emplace(name, chat.get());

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "common/api/error.h"
+#include "common/api/sampler_fields.h"
 #include "common/core/block_hash.h"
 #include "common/json/text.h"
 
@@ -74,7 +75,8 @@ struct GenerateRequest {
   std::optional<double> repetition_penalty;           // [0.01, 10]; 1: off. Over prompt and answer
   double presence_penalty = 0;                        // [-2, 2]. Over the answer
   double frequency_penalty = 0;                       // [-2, 2]. Over the answer
-  std::vector<std::pair<int32_t, float>> logit_bias;  // by id, none twice; [-100, 100]
+  std::vector<std::pair<int32_t, float>> logit_bias;  // by id, none twice; [-100, 100] or -infinity
+  std::optional<SamplerFields> samplers;              // none of them is there
   // If set, log-probabilities are reported, with this many alternatives a token, [0, 20]: chat's
   // top_logprobs, completions' logprobs.
   std::optional<int32_t> logprobs;

@@ -1,13 +1,14 @@
 // Parses a request's body → GenerateRequest in one pass over simdjson's tape: no tree is built, a string is
 // copied once, a path is only spelled out for an error. Each field has one table row: name, kinds of request,
-// reader. A name without a row is checked against the unsupported fields (unsupported.cc) and else ignored.
+// reader. A name without a row is a sampler's (read_samplers.h), one of the unsupported fields
+// (unsupported.cc) or ignored.
 
 #include <algorithm>
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "common/api/read.h"
-#include "common/json/wide_integers.h"
+#include "common/api/read_samplers.h"
 
 namespace troupe {
 
@@ -32,6 +33,7 @@ struct Draft {
   bool has_prompt = false;
   bool has_stream_options = false;
   FinalMessage final_message;
+  std::optional<GivenSamplers> samplers;
 };
 
 Fault read_messages(Draft& draft, std::string_view name, dom::element value) {
@@ -280,6 +282,11 @@ Fault read_field(Draft& draft, std::string_view name, dom::element value) {
   const Kind kind = draft.request.kind;
   const bool is_known = row != std::end(kRows) && row->name == name;
   const bool applies = is_known && (kind == Kind::kChat ? row->in_chat : row->in_completion);
+  if (!is_known && GivenSamplers::knows(name)) {
+    if (!draft.samplers) draft.samplers.emplace();
+    draft.samplers->take(name, value);
+    return std::nullopt;
+  }
   if (!applies) return draft.limits.for_others ? std::nullopt : check_unsupported(kind, name, value);
   Fault fault = row->read(draft, name, value);
   if (fault && draft.limits.for_others && !decides_the_way(name))
@@ -295,7 +302,9 @@ Fault finish(Draft& draft) {
   }
   if (request.kind == Kind::kCompletion && !draft.has_prompt) return missing("prompt", kPromptRule);
   if (draft.max_completion_tokens) request.max_tokens = draft.max_completion_tokens;
+  const Fault fault_of_samplers = draft.samplers ? draft.samplers->settle(request) : std::nullopt;
   if (draft.limits.for_others) return std::nullopt;
+  if (fault_of_samplers) return fault_of_samplers;
   if (auto fault = settle_final_message(request, draft.final_message)) return fault;
   if (draft.has_stream_options && !request.stream) {
     return ApiError::bad_field("stream_options", "'stream_options' is only allowed when 'stream' is true.");
@@ -321,19 +330,6 @@ Fault read_fields(Draft& draft, dom::object fields) {
 
 }  // namespace
 
-Fault read_id_list(std::string_view param, dom::array items, std::vector<int32_t>& ids) {
-  // size() saturates; the reservation is bounded by the body's size.
-  ids.reserve(items.size());
-  for (const dom::element item : items) {
-    int32_t id = 0;
-    if (read_token_id("", item, id)) {  // the path is only made for an error
-      return read_token_id(absl::StrCat(to_absl(param), "[", ids.size(), "]"), item, id);
-    }
-    ids.push_back(id);
-  }
-  return std::nullopt;
-}
-
 Fault read_request_field(const ApiLimits& limits, std::string_view name, dom::element value,
                          GenerateRequest& request) {
   Draft draft(limits);
@@ -341,27 +337,6 @@ Fault read_request_field(const ApiLimits& limits, std::string_view name, dom::el
   Fault fault = read_field(draft, name, value);
   std::swap(draft.request, request);
   return fault;
-}
-
-ApiResult<dom::object> parse_body(StrictJson& json, JsonText body, const ApiLimits& limits) {
-  const size_t bytes = body.text().size();
-  if (bytes > limits.body_bytes_max) {
-    return ApiError::too_large(
-        absl::StrCat("The body has ", bytes, " bytes; at most ", limits.body_bytes_max, " are allowed."));
-  }
-  auto root = json.parse(body, limits.body_bytes_max);
-  if (absl::IsInvalidArgument(root.status())) {
-    // Tools and their calls may hold integers of any size.
-    const std::string spelled = with_wide_integers(body.text(), WideIntegers::kAsMarkedText);
-    if (!spelled.empty()) root = json.parse(spelled, spelled.size());
-  }
-  if (absl::IsResourceExhausted(root.status())) return ApiError::unavailable(to_std(root.status().message()));
-  if (!root.ok()) return ApiError::bad_field("", to_std(root.status().message()));
-  if (!root->is_object()) {
-    return ApiError::bad_field("", absl::StrCat("The body must be a JSON object, not ",
-                                                root->is_array() ? "an array." : "a bare value."));
-  }
-  return root->get_object().value_unsafe();
 }
 
 ApiParser::ApiParser(const ApiLimits& limits) : limits_(limits), json_(std::make_unique<StrictJson>()) {}

@@ -197,15 +197,49 @@ Fault read_token_id(std::string_view param, dom::element value, int32_t& out) {
   return std::nullopt;
 }
 
+namespace {
+
+// A pair of llama.cpp's form: [50256, -1.5], or with false for a token that never comes.
+Fault read_bias_pair(const std::string& path, dom::element item, std::pair<int32_t, float>& out) {
+  if (!item.is_array() || item.get_array().value_unsafe().size() != 2)
+    return expected(path, "a pair of a token id and a bias", item);
+  const dom::array pair = item.get_array().value_unsafe();
+  const dom::element bias = pair.at(1).value_unsafe();
+  if (auto fault = read_token_id(absl::StrCat(path, "[0]"), pair.at(0).value_unsafe(), out.first))
+    return fault;
+  double number = -std::numeric_limits<double>::infinity();
+  if (!bias.is_bool() || bias.get_bool().value_unsafe()) {
+    if (auto fault = read_number(absl::StrCat(path, "[1]"), bias, {-100, 100}, number)) return fault;
+  }
+  out.second = static_cast<float>(number);
+  return std::nullopt;
+}
+
+}  // namespace
+
 Fault read_logit_bias(std::string_view param, dom::element value,
                       std::vector<std::pair<int32_t, float>>& out) {
   const std::string rule =
       absl::StrCat("an object of at most ", kLogitBiasMax, " token ids, each with a bias from -100 to 100");
-  // PHP writes an empty object so.
-  if (value.is_array() && value.get_array().value_unsafe().size() == 0) return std::nullopt;
+  std::vector<std::pair<int32_t, float>> biases;
+  if (value.is_array()) {  // PHP writes an empty object so
+    const dom::array items = value.get_array().value_unsafe();
+    if (items.size() > kLogitBiasMax) return expected(param, rule, value);
+    for (const dom::element item : items) {
+      const std::string path = absl::StrCat(to_absl(param), "[", biases.size(), "]");
+      if (auto fault = read_bias_pair(path, item, biases.emplace_back())) return fault;
+    }
+    // The last of an id's several biases counts.
+    std::stable_sort(biases.begin(), biases.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (auto& bias : biases) {
+      if (!out.empty() && out.back().first == bias.first) out.pop_back();
+      out.push_back(bias);
+    }
+    return std::nullopt;
+  }
   if (!value.is_object()) return expected(param, rule, value);
   const dom::object fields = value.get_object().value_unsafe();
-  std::vector<std::pair<int32_t, float>> biases;
   for (const auto field : fields) {
     const std::string path = absl::StrCat(to_absl(param), ".", to_absl(clip_text(field.key)));
     if (biases.size() == kLogitBiasMax) return expected(param, rule, value);
@@ -219,6 +253,19 @@ Fault read_logit_bias(std::string_view param, dom::element value,
     biases.emplace_back(id, static_cast<float>(bias));
   }
   out = std::move(biases);
+  return std::nullopt;
+}
+
+Fault read_id_list(std::string_view param, dom::array items, std::vector<int32_t>& ids) {
+  // size() saturates; the reservation is bounded by the body's size.
+  ids.reserve(items.size());
+  for (const dom::element item : items) {
+    int32_t id = 0;
+    if (read_token_id("", item, id)) {  // the path is only made for an error
+      return read_token_id(absl::StrCat(to_absl(param), "[", ids.size(), "]"), item, id);
+    }
+    ids.push_back(id);
+  }
   return std::nullopt;
 }
 
@@ -270,6 +317,27 @@ void append_element_json(std::string& out, dom::element value) {
       out += "null";
       return;
   }
+}
+
+ApiResult<dom::object> parse_body(StrictJson& json, JsonText body, const ApiLimits& limits) {
+  const size_t bytes = body.text().size();
+  if (bytes > limits.body_bytes_max) {
+    return ApiError::too_large(
+        absl::StrCat("The body has ", bytes, " bytes; at most ", limits.body_bytes_max, " are allowed."));
+  }
+  auto root = json.parse(body, limits.body_bytes_max);
+  if (absl::IsInvalidArgument(root.status())) {
+    // Tools and their calls may hold integers of any size.
+    const std::string spelled = with_wide_integers(body.text(), WideIntegers::kAsMarkedText);
+    if (!spelled.empty()) root = json.parse(spelled, spelled.size());
+  }
+  if (absl::IsResourceExhausted(root.status())) return ApiError::unavailable(to_std(root.status().message()));
+  if (!root.ok()) return ApiError::bad_field("", to_std(root.status().message()));
+  if (!root->is_object()) {
+    return ApiError::bad_field("", absl::StrCat("The body must be a JSON object, not ",
+                                                root->is_array() ? "an array." : "a bare value."));
+  }
+  return root->get_object().value_unsafe();
 }
 
 }  // namespace troupe

@@ -54,7 +54,7 @@ Fault check_objects(std::string_view param, std::string_view what, dom::element 
 // Reads a token id, 0 to 2^31 - 1.
 Fault read_token_id(std::string_view param, dom::element value, int32_t& out);
 
-// {"token id": bias from -100 to 100, …}
+// {"token id": bias from -100 to 100, …}, or [[token id, bias or false], …]: false is a bias of -infinity.
 Fault read_logit_bias(std::string_view param, dom::element value,
                       std::vector<std::pair<int32_t, float>>& out);
 

@@ -25,15 +25,22 @@ bool is_false(dom::element value) {
 bool is_true(dom::element value) {
   return value.is_bool() && value.get_bool().value_unsafe();
 }
-bool is_integer_zero(dom::element value) {
-  return integer_of(value) == 0;
-}
 bool is_integer_one(dom::element value) {
   return integer_of(value) == 1;
 }
-bool is_number_one(dom::element value) {
+// The off-values of front ends: 1, 0 or less, false, an empty text.
+bool is_at_most(dom::element value, double most) {
   double number = 0;
-  return !value.get_double().get(number) && number == 1;  // covers integers, too
+  if (!value.get_double().get(number)) return number <= most;  // covers integers, too
+  return is_false(value) || (value.is_string() && value.get_string().value_unsafe().empty());
+}
+// A factor of 1 changes nothing, and 0 is none.
+bool is_one_or_none(dom::element value) {
+  double number = 1;
+  return is_at_most(value, 0) || (!value.get_double().get(number) && number == 1);
+}
+bool is_not_positive(dom::element value) {
+  return is_at_most(value, 0);
 }
 bool is_empty(dom::element value) {
   if (value.is_object()) return value.get_object().value_unsafe().size() == 0;
@@ -68,33 +75,48 @@ struct Row {
 
 // Sorted by name; a name may have a row for each kind.
 constexpr Row kRows[] = {
+    {"adaptive_target", kBoth, is_not_positive, "0 or less"},
+    {"add_bos_token", kBoth, is_true, "true"},
     {"add_special_tokens", kChat, is_false, "false"},
     {"add_special_tokens", kCompletion, is_true, "true"},
     {"allowed_token_ids", kBoth, is_empty, "an empty list"},
+    {"allowed_tokens", kBoth, is_empty, "an empty list"},
     {"audio", kChat, never, "null"},
-    {"bad_words", kBoth, is_empty, "an empty list"},
     {"best_of", kBoth, is_integer_one, "1"},
+    {"cfg_scale", kBoth, is_one_or_none, "1"},
     {"chat_template", kChat, never, "null"},
+    {"do_sample", kBoth, is_true, "true (for greedy answers set temperature to 0)"},
     {"echo", kChat, is_false, "false"},
+    {"encoder_repetition_penalty", kBoth, is_one_or_none, "1"},
     {"function_call", kChat, is_none_or_auto, "\"none\" or \"auto\""},
     {"functions", kChat, is_empty, "an empty list (use 'tools')"},
+    {"grammar", kBoth, is_empty, "an empty string or null"},
+    {"grammar_string", kBoth, is_empty, "an empty string or null"},
+    {"guidance_scale", kBoth, is_one_or_none, "1"},
     {"guided_choice", kBoth, never, "null"},
     {"guided_grammar", kBoth, never, "null"},
     {"guided_json", kBoth, never, "null"},
     {"guided_regex", kBoth, never, "null"},
     {"include_stop_str_in_output", kBoth, is_false, "false"},
-    {"min_tokens", kBoth, is_integer_zero, "0"},
+    {"json_schema", kBoth, is_empty, "null"},
     {"modalities", kChat, is_text_modality, "[\"text\"]"},
+    {"no_repeat_ngram_size", kBoth, is_not_positive, "0"},
+    {"nsigma", kBoth, is_not_positive, "0"},
+    {"num_beams", kBoth, is_one_or_none, "1"},
+    {"penalty_alpha", kBoth, is_not_positive, "0"},
     {"prompt_embeds", kBoth, never, "null"},
     {"prompt_logprobs", kBoth, never, "null"},
+    {"regex_pattern", kBoth, is_empty, "an empty string or null"},
     {"response_format", kBoth, is_text_format, "{\"type\": \"text\"}"},
     {"return_token_ids", kBoth, is_false, "false"},
+    {"skew", kBoth, is_not_positive, "0"},
     {"skip_special_tokens", kBoth, is_true, "true"},
     {"structured_outputs", kBoth, never, "null"},
     {"suffix", kCompletion, is_empty, "an empty string or null"},
+    {"token_healing", kBoth, is_false, "false"},
     {"tool_choice", kChat, is_none_or_auto, "\"none\" or \"auto\""},
+    {"top_n_sigma", kBoth, is_not_positive, "0"},
     {"truncate_prompt_tokens", kBoth, never, "null"},
-    {"typical_p", kBoth, is_number_one, "1"},
     {"use_beam_search", kBoth, is_false, "false"},
     {"web_search_options", kChat, never, "null"},
 };

@@ -14,6 +14,7 @@
 #include "kernels/cpu/vector_ops.h"
 #include "kernels/host/host_buffer.h"
 #include "kernels/host/thread_pool.h"
+#include "kernels/sampler_chain.h"
 
 namespace troupe::cpu {
 namespace {
@@ -120,8 +121,7 @@ class CpuBackend final : public Backend {
     for_rows(static_cast<int64_t>(params.rows.size()), columns, [&](int64_t s) {
       const SampleRow& row = params.rows[static_cast<size_t>(s)];
       const std::span<float> logits(params.logits.as<float>() + s * columns, static_cast<size_t>(columns));
-      edit_logits(logits, row, params.drawn.as<const int32_t>());
-      params.out.as<int32_t>()[s] = draw_token(logits, row.draw);
+      params.out.as<int32_t>()[s] = edit_and_draw(logits, row, params.drawn.as<const int32_t>());
     });
   }
 

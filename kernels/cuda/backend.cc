@@ -16,11 +16,11 @@
 #include "kernels/cuda/gemm/gemm.h"
 #include "kernels/cuda/gemm/weight_upload.h"
 #include "kernels/cuda/ops/ops.h"
-#include "kernels/cuda/step/device_draws.h"
 #include "kernels/cuda/step/readback.h"
 #include "kernels/cuda/step/step_arrays.h"
 #include "kernels/cuda/step/step_gaps.h"
 #include "kernels/cuda/step/step_graphs.h"
+#include "kernels/cuda/step/step_inputs.h"
 #include "kernels/host/dense_weight.h"
 
 namespace troupe::cuda {
@@ -37,8 +37,8 @@ class CudaBackend final : public Backend {
  public:
   struct Parts {
     std::unique_ptr<std::remove_pointer_t<cudaStream_t>, StreamDeleter> stream;
-    std::unique_ptr<LibraryGemm> library;  // or null
-    std::string device;                    // "NVIDIA H100 80GB HBM3 (sm_90)"
+    Products::Others products;
+    std::string device;  // "NVIDIA H100 80GB HBM3 (sm_90)"
   };
   CudaBackend(const BackendOptions& options, Parts parts)
       : options_(options),
@@ -48,13 +48,11 @@ class CudaBackend final : public Backend {
         launch_stream_(stream_, options.cuda.overlaps && !options.cuda.reference_ops && driver_overlaps() &&
                                     has_hopper_code()),
         graphs_(stream_),
-        products_(stream_, std::move(parts_.library),
+        products_(stream_, std::move(parts_.products),
                   {.device = parts_.device,
-                   .reference = options.cuda.reference_ops,
-                   .measures = options.cuda.measures,
-                   .tune_file = options.cuda.tune_file,
-                   .before_measuring = [this] { launch_captured(); }}),
-        arrays_(stream_, watchdog_, [this] { launch_captured(); }) {
+                   .cuda = options.cuda,
+                   .before_measuring = [this] { launch_recorded(); }}),
+        arrays_(stream_, watchdog_, [this] { launch_recorded(); }) {
     launch_stream_.watchdog = &watchdog_;
     if (options.cuda.times_gaps) gaps_.emplace(stream_);
   }
@@ -74,7 +72,7 @@ class CudaBackend final : public Backend {
   }
 
   StatusOr<std::unique_ptr<DeviceBuffer>> allocate(size_t bytes) override {
-    launch_captured();  // the device may not be waited for meanwhile
+    launch_recorded();  // the device may not be waited for meanwhile
     TROUPE_ASSIGN_OR_RETURN(auto buffer, CudaBuffer::allocate(bytes));
     products_.forget_biases(buffer->data(), bytes);
     // The default stream's memset returns before it is done, and our own stream does not wait for it.
@@ -85,13 +83,13 @@ class CudaBackend final : public Backend {
   }
 
   void upload(void* to, const void* from, size_t bytes) override {
-    launch_captured();
+    launch_recorded();
     products_.forget_biases(to, bytes);
     check_cuda("upload", cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_));
     watchdog_.wait("upload", stream_);
   }
   void download(void* to, const void* from, size_t bytes) override {
-    launch_captured();
+    launch_recorded();
     watchdog_.wait("download", stream_);  // here: a copy to memory that may be paged out waits by itself
     check_cuda("download", cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_));
     watchdog_.wait("download", stream_);
@@ -124,19 +122,21 @@ class CudaBackend final : public Backend {
   Status save_tuning() override { return products_.save(); }
   std::vector<double> take_gaps() override { return gaps_ ? gaps_->take() : std::vector<double>(); }
 
-  int64_t graphs_made() const override { return graphs_.instantiated_count(); }
+  GraphCounts graphs() const override {
+    return {graphs_.launched_count(), graphs_.unchanged_count(), graphs_.instantiated_count()};
+  }
 
   void begin_step(StepKind kind) override {
     const bool whole = kind == StepKind::kDecode && options_.cuda.graphs;
     arrays_.begin_step(whole);
     if (whole) {
-      launch_stream_.handle = graphs_.begin();
+      launch_stream_.list = &graphs_.begin();
     } else if (gaps_) {
       gaps_->begin_step();
     }
   }
   void end_step() override {
-    launch_captured();
+    launch_recorded();
     if (gaps_) gaps_->end_step();
     arrays_.end_step();
     planned_.reset();
@@ -144,7 +144,7 @@ class CudaBackend final : public Backend {
 
   void embed(const EmbedParams& params) override {
     check_params(params);
-    const int32_t* const ids = arrays_.of(StepArray::kIds, params.ids);
+    const int32_t* const ids = inputs_.ids(params);
     cuda::embed(launch_stream_, params, ids);
   }
   void rms_norm(const RmsNormParams& params) override {
@@ -176,14 +176,14 @@ class CudaBackend final : public Backend {
   }
   void gated_mlp(const GatedMlpParams& params) override {
     check_params(params, options_.dtype);
-    if (!gate_by_rows(params, nullptr)) return Backend::gated_mlp(params);
+    if (!gate_at_once(params, nullptr)) return Backend::gated_mlp(params);
     add_down(params);
   }
   void normed_gated_mlp(const RmsNormParams& norm, const GatedMlpParams& params) override {
     check_params(norm, options_.dtype);
     check_params(params, options_.dtype);
     check_normed("gated_mlp", norm, params.x);
-    if (!gate_by_rows(params, &norm)) return Backend::normed_gated_mlp(norm, params);
+    if (!gate_at_once(params, &norm)) return Backend::normed_gated_mlp(norm, params);
     add_down(params);
   }
   void gather_rows(const GatherRowsParams& params) override {
@@ -206,13 +206,13 @@ class CudaBackend final : public Backend {
 
   ProductOperands operands_of(const MatmulParams& params) const;
   // gated = silu(gate) * up in one launch; false: nothing was launched.
-  bool gate_by_rows(const GatedMlpParams& params, const RmsNormParams* norm);
+  bool gate_at_once(const GatedMlpParams& params, const RmsNormParams* norm);
   void add_down(const GatedMlpParams& params);
 
   // Sends what is kept for a graph to the stream; later launches of this step go there at once.
-  void launch_captured() {
-    if (!graphs_.is_capturing()) return;
-    launch_stream_.handle = stream_;
+  void launch_recorded() {
+    if (!graphs_.is_recording()) return;
+    launch_stream_.list = nullptr;
     graphs_.end();
     arrays_.send();
     if (gaps_) gaps_->begin_step();  // else the host's work above would look like the device's
@@ -227,14 +227,15 @@ class CudaBackend final : public Backend {
   Parts parts_;
   cudaStream_t stream_;  // all work, in its order
   Watchdog watchdog_;    // of that
-  // stream_, or a graph's that becomes one launch in it: until launch_captured(), which arrays_.of() and
-  // products_.choose() may call. So it is read after those calls, never beside them.
+  // stream_; or the list of a graph that becomes one launch in it: until launch_recorded(), which
+  // arrays_.of() and products_.choose() may call. So it is read after those calls, never beside them.
   LaunchStream launch_stream_;
   bool behind_attention_ = false;  // the next product is
   StepGraphs graphs_;
   std::optional<StepGaps> gaps_;
   Products products_;
   StepArrays arrays_;
+  StepInputs inputs_{arrays_};
   BoundKv kv_;
   StepLimits limits_;
   int32_t piece_keys_ = kPieceKeys;
@@ -244,11 +245,6 @@ class CudaBackend final : public Backend {
   std::vector<int32_t> token_requests_;
   std::unique_ptr<CudaBuffer> partials_;
   std::unique_ptr<WeightUpload> upload_;  // while weights come
-  std::vector<int32_t> copies_;
-  struct {
-    std::vector<DeviceDraw> rows;
-    std::vector<LogitEdit> edits;
-  } draws_;
 };
 
 StatusOr<std::unique_ptr<PackedWeight>> CudaBackend::pack(const Tensor& weight, WeightFormat format) {
@@ -271,13 +267,12 @@ ProductOperands CudaBackend::operands_of(const MatmulParams& params) const {
   return {params.x, weight.values(), params.out, params.accumulate, params.bias};
 }
 
-bool CudaBackend::gate_by_rows(const GatedMlpParams& params, const RmsNormParams* norm) {
-  ProductOperands operands = operands_of(
+bool CudaBackend::gate_at_once(const GatedMlpParams& params, const RmsNormParams* norm) {
+  const ProductOperands operands = operands_of(
       {.x = params.x, .weight = params.gate_up, .out = params.mixed, .bias = params.gate_up_bias});
-  if (!products_.choose_rows(operands, norm)) return false;
-  operands.out = params.gated;
-  skinny_gemm(launch_stream_, operands, {.gated = true, .norm = norm});
-  return true;
+  const GatedForm form{params.gated, norm};
+  const auto chosen = products_.choose_gated(operands, form);
+  return chosen && products_.launch_gated(launch_stream_, *chosen, operands, form);
 }
 
 void CudaBackend::add_down(const GatedMlpParams& params) {
@@ -306,6 +301,7 @@ void CudaBackend::plan(const AttentionParams& params) {
     shape.block_size = kv_.layout.block_size;
   }
   plan_attention(shape, plan_);
+  if (launch_stream_.list != nullptr) round_up(plan_);
 }
 
 void CudaBackend::attention(const AttentionParams& params) {
@@ -334,7 +330,7 @@ float* CudaBackend::partials_for(int64_t count) {
 StatusOr<float*> CudaBackend::partials(int64_t count) {
   const auto bytes = static_cast<size_t>(count) * sizeof(float);
   if (partials_ == nullptr || bytes > partials_->bytes()) {
-    launch_captured();  // with the memory that is given back
+    launch_recorded();  // with the memory that is given back
     watchdog_.wait("attention", stream_);
     TROUPE_ASSIGN_OR_RETURN(partials_, CudaBuffer::allocate(bytes));
   }
@@ -361,17 +357,14 @@ StatusOr<int64_t> CudaBackend::reserve(const KvLayout& layout, const StepLimits&
 
 void CudaBackend::sample(const SampleParams& params) {
   check_params(params);
-  device_draws(params.rows, draws_.rows, draws_.edits);
-  const DeviceDraw* const draws = arrays_.of(StepArray::kDraws, draws_.rows);
-  const LogitEdit* const edits = arrays_.of(StepArray::kLogitEdits, draws_.edits);
+  const auto [draws, edits] = inputs_.draws(params);
   cuda::sample(launch_stream_, params, draws, edits);
+  draw_by_chains(*this, params);
 }
 
 void CudaBackend::copy_blocks(std::span<const BlockCopy> copies) {
   check_copies(copies, kv_);
-  copies_.clear();
-  for (const BlockCopy& copy : copies) copies_.insert(copies_.end(), {copy.from, copy.to});
-  const int32_t* const pairs = arrays_.of(StepArray::kCopies, copies_);
+  const int32_t* const pairs = inputs_.copies(copies);
   cuda::copy_blocks(launch_stream_, kv_, options_.dtype, pairs, static_cast<int64_t>(copies.size()));
 }
 
@@ -391,7 +384,8 @@ StatusOr<std::unique_ptr<Backend>> make_cuda_backend(const BackendOptions& optio
   parts.stream.reset(stream);
   parts.device = device;
   if (!options.cuda.reference_ops) {
-    TROUPE_ASSIGN_OR_RETURN(parts.library, make_library_products());
+    TROUPE_ASSIGN_OR_RETURN(parts.products.library, make_library_products());
+    TROUPE_ASSIGN_OR_RETURN(parts.products.swap_ab, SwapAb::make());
   }
   return std::make_unique<CudaBackend>(options, std::move(parts));
 }

@@ -8,7 +8,8 @@
 
 namespace troupe::cuda {
 
-// The "cuda" backend on the device of find_device(). kResourceExhausted where its own 34 MiB do not fit.
+// The "cuda" backend on the device of find_device(). kResourceExhausted where its own 34 MiB, and on
+// Hopper 8 more, do not fit.
 StatusOr<std::unique_ptr<Backend>> make_cuda_backend(const BackendOptions& options);
 
 }  // namespace troupe::cuda

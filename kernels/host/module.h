@@ -13,7 +13,7 @@ namespace troupe {
 
 // The interface that program and module must agree on: kernels.h and the compiler. To be raised with every
 // change of a class or struct in kernels.h.
-inline constexpr const char* kBackendInterface = "troupe-backend-11 " __VERSION__;
+inline constexpr const char* kBackendInterface = "troupe-backend-12 " __VERSION__;
 
 // The path of libtroupe-NAME.so of this program: ../lib beside the program's folder.
 std::string module_path(std::string_view name);

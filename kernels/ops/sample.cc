@@ -21,6 +21,10 @@ void check_params(const SampleParams& params) {
   for (const SampleRow& row : params.rows) {
     for (const LogitEdit& edit : row.edits) expect::index(kOp, "edits", edit.token, vocab);
     if (row.last_drawn >= 0) expect::index(kOp, "last_drawn", row.last_drawn, drawn_count);
+    if (row.chain == nullptr) continue;
+    if (row.chain->has_late_penalties() && row.last_drawn >= 0)
+      check_failed(kOp, "penalties behind a cut need the last token");
+    if (row.chain->mirostat != 0 && row.mirostat_mu == nullptr) check_failed(kOp, "mirostat without its mu");
   }
 }
 

@@ -36,6 +36,13 @@ void attention(const AttentionParams& params, const BoundKv& kv);
 void silu_mul(const SiluMulParams& params);
 void gather_rows(const GatherRowsParams& params);
 void sample(const SampleParams& params);
+// A chain's tokens, likeliest first, and a draw from them (sampler_chain.h), in float64.
+struct ChainToken {
+  int32_t id = 0;
+  double probability = 0;
+};
+std::vector<ChainToken> chain_tokens(std::span<const float> logits, const SampleRow& row);
+int32_t draw_by_chain(std::span<const float> logits, const SampleRow& row);
 void copy_blocks(std::span<const BlockCopy> copies, DType dtype, const BoundKv& kv);
 
 // The memory of one layer's keys (which = 0) or values (1) of one head in one block: (B, C) of `dtype`.

@@ -42,11 +42,16 @@ struct Work {
   double flops = 0;
 };
 
+// On the same device.
+struct Others {
+  std::unique_ptr<Backend> kernels;  // with the other kernels for attention, and Hopper's for products
+  std::unique_ptr<Backend> library;  // with the library's products
+};
+
 class Bench {
  public:
-  // `other`: on the same device, with the other kernels for attention.
-  Bench(std::unique_ptr<Backend> backend, std::unique_ptr<Backend> other, bool small)
-      : backend_(std::move(backend)), other_(std::move(other)), asked_(backend_.get()), small_(small) {
+  Bench(std::unique_ptr<Backend> backend, Others others, bool small)
+      : backend_(std::move(backend)), others_(std::move(others)), asked_(backend_.get()), small_(small) {
     waiter_ = value_or_fail(backend_->allocate(64));
     std::printf("%s\n", backend_->description().c_str());
   }
@@ -256,25 +261,40 @@ class Bench {
         weights.push_back(packed(features, depth));
       } while (!small_ && static_cast<int64_t>(weights.size()) * weights[0]->bytes() < int64_t{256} << 20);
       size_t turn = 0;
-      for (const int64_t tokens : {int64_t{1}, int64_t{8}, int64_t{32}, pick(256, 33), pick(2048, 40)}) {
+      for (const int64_t tokens :
+           {int64_t{1}, int64_t{8}, int64_t{16}, int64_t{32}, int64_t{64}, pick(256, 70), pick(2048, 90)}) {
         const Tensor x = tensor(kActivation, {tokens, depth}), out = tensor(kActivation, {tokens, features});
         const auto n = static_cast<double>(features), k = static_cast<double>(depth),
                    t = static_cast<double>(tokens);
-        row("matmul", std::string(s.what) + ", " + std::to_string(tokens) + " rows",
-            {2 * (n * k + t * (n + k)), 2 * n * k * t}, [&] {
-              backend_->matmul({.x = x, .weight = weights[turn++ % weights.size()].get(), .out = out});
-            });
+        const std::string shape = std::string(s.what) + ", " + std::to_string(tokens) + " rows";
+        const Work work{2 * (n * k + t * (n + k)), 2 * n * k * t};
+        const auto multiply = [&] {
+          asked_->matmul({.x = x, .weight = weights[turn++ % weights.size()].get(), .out = out});
+        };
+        row("matmul", shape, work, multiply);
+        // Batches for which three kernels compete; by more than 32 rows the library's is the first row.
+        const bool swaps = is_hopper() && tokens > 8 && tokens <= 64;
+        if (swaps) row_by(*others_.kernels, "matmul, swap AB", shape, work, multiply);
+        if (swaps && tokens <= 32) row_by(*others_.library, "matmul, library", shape, work, multiply);
         buffers_.clear();
       }
     }
     mlps();
   }
 
+  bool is_hopper() const { return backend_->description().find("sm_90") != std::string::npos; }
+  void row_by(Backend& other, const char* op, const std::string& shape, const Work& work,
+              const std::function<void()>& call) {
+    asked_ = &other;
+    row(op, shape, work, call);
+    asked_ = backend_.get();
+  }
+
   // A norm, and a norm with both products of an MLP: in fewer launches, and one by one.
   void mlps() {
     const int64_t hidden = pick(4096, 128), width = pick(14336, 256);
     const auto gate_up = packed(2 * width, hidden), down = packed(hidden, width);  // larger than any cache
-    for (const int64_t tokens : {int64_t{1}, int64_t{2}, int64_t{8}}) {
+    for (const int64_t tokens : {int64_t{1}, int64_t{2}, int64_t{8}, int64_t{16}, int64_t{64}}) {
       const Tensor x = tensor(DType::kFloat32, {tokens, hidden}), scale = tensor(DType::kFloat32, {hidden});
       const Tensor normed = tensor(kActivation, {tokens, hidden}),
                    sum = tensor(DType::kFloat32, {tokens, hidden});
@@ -285,7 +305,9 @@ class Bench {
       const double count = static_cast<double>(hidden) * static_cast<double>(width);
       const Work work{6 * count, 6 * count * static_cast<double>(tokens)};
       const std::string shape = "of 8B, " + std::to_string(tokens) + " rows";
-      row("normed mlp", shape, work, [&] { backend_->normed_gated_mlp(norm, mlp); });
+      const auto at_once = [&] { asked_->normed_gated_mlp(norm, mlp); };
+      row("normed mlp", shape, work, at_once);
+      if (is_hopper() && tokens > 8) row_by(*others_.kernels, "normed mlp, swap AB", shape, work, at_once);
       row("normed mlp, by ops", shape, work, [&] {
         backend_->rms_norm(norm);
         backend_->matmul({.x = normed, .weight = mlp.gate_up, .out = mixed});
@@ -351,10 +373,8 @@ class Bench {
     row(op, shape, work, ask);
     const char* const by_other = name_by_other(op, s.heads / s.kv_heads);
     if (by_other != nullptr) {
-      asked_ = other_.get();
-      other_->bind_kv(layout, memory.data, blocks);
-      row(by_other, shape, work, ask);
-      asked_ = backend_.get();
+      others_.kernels->bind_kv(layout, memory.data, blocks);
+      row_by(*others_.kernels, by_other, shape, work, ask);
     }
     buffers_.clear();
     return last_seconds_;
@@ -363,8 +383,7 @@ class Bench {
   // Null where the other has no other kernel.
   const char* name_by_other(std::string_view op, int group_heads) const {
     if (op == "decode" && group_heads <= 4) return "decode, lanes";
-    const bool hopper = backend_->description().find("sm_90") != std::string::npos;
-    return op == "prefill" && hopper ? "prefill, warpgroups" : nullptr;
+    return op == "prefill" && is_hopper() ? "prefill, warpgroups" : nullptr;
   }
 
   void attentions() {
@@ -395,7 +414,8 @@ class Bench {
     }
   }
 
-  std::unique_ptr<Backend> backend_, other_;
+  std::unique_ptr<Backend> backend_;
+  Others others_;
   Backend* asked_;  // one of them
   bool small_;
   std::mt19937 random_{1};
@@ -413,12 +433,15 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: device_bench [DEVICE [small]]\n");
     return 2;
   }
-  const auto make = [&](troupe::DecodeKernel decode, troupe::PrefillKernel prefill) {
+  const auto make = [&](const troupe::CudaOptions& cuda) {
     return troupe::value_or_fail(
-        troupe::make_backend(argc > 1 ? argv[1] : "cuda",
-                             {.dtype = troupe::kActivation, .cuda = {.decode = decode, .prefill = prefill}}));
+        troupe::make_backend(argc > 1 ? argv[1] : "cuda", {.dtype = troupe::kActivation, .cuda = cuda}));
   };
-  troupe::Bench(make(troupe::DecodeKernel::kTiles, troupe::PrefillKernel::kTiles),
-                make(troupe::DecodeKernel::kLanes, troupe::PrefillKernel::kWarpgroups), how == "small")
+  troupe::Others others{make({.decode = troupe::DecodeKernel::kLanes,
+                              .prefill = troupe::PrefillKernel::kWarpgroups,
+                              .products = troupe::ProductKernel::kSwapAb}),
+                        make({.products = troupe::ProductKernel::kLibrary})};
+  troupe::Bench(make({.decode = troupe::DecodeKernel::kTiles, .prefill = troupe::PrefillKernel::kTiles}),
+                std::move(others), how == "small")
       .run();
 }

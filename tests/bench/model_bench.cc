@@ -23,6 +23,7 @@
 //   gaps BATCH KEYS N       the same as decode, but seconds that the device stood still between two of these
 //                           steps, the median; `worst gap` after it, the longest; cuda, with the word gaps
 //   graphs                  steps so far that were made executable graphs, as no kept one could be updated
+//   unchanged               steps so far that were launched as a kept graph just as it was
 //   read BYTES              seconds of reading as many bytes with all threads
 //   product                 FLOP/s of oneDNN's own 2048 × 2048 × 2048 bfloat16 product with as many threads
 // and of a device, by its own ops:
@@ -104,7 +105,8 @@ class Bench {
       words >> bytes;
       return read(bytes);
     }
-    if (what == "graphs") return static_cast<double>(runner_->graphs_made());
+    if (what == "graphs") return static_cast<double>(runner_->graphs().made);
+    if (what == "unchanged") return static_cast<double>(runner_->graphs().unchanged);
     if (what == "worst") return gaps_.empty() ? 0 : gaps_.back();
     if (what == "personas") {
       int32_t count = 0;

@@ -5,7 +5,8 @@ run.sh; needs nothing but Python's own library.
 An executable graph takes over the next step's parameters (kernels/cuda/step/step_graphs.h), and there are parameters that an update does
 not take over, a cluster's shape among them. The library's products for 33 rows and for 256 are different kernels. So the sizes go up and
 down, over every border between two implementations, on weights of real shapes; implementations by the library's first guess and measured,
-with launches that overlap and without. The same questions in the same order leave the same keys and values: one other token is a fault."""
+with launches that overlap and without. The same questions in the same order leave the same keys and values: one other token is a fault.
+And where a step's launches are those of a graph that is kept, that is launched as it is: all steps of a size but its first ones."""
 import argparse
 import json
 import pathlib
@@ -20,12 +21,12 @@ SIZES = (1, 16, 33, 64, 65, 128, 129, 256, 64, 33, 2, 9, 200, 48, 1)
 
 
 def drawn(args, folder, *words):
-    questions = [f"drawn {size} {args.keys} {args.steps}" for size in args.sizes for _ in range(2)] + ["graphs"]
+    questions = [f"drawn {size} {args.keys} {args.steps}" for size in args.sizes for _ in range(2)] + ["graphs", "unchanged"]
     ended = subprocess.run([args.program, folder, str(args.threads), args.device, *words], input="\n".join(questions) + "\n", stdout=subprocess.PIPE, text=True)
     answers = ended.stdout.splitlines()[1:]
     if ended.returncode != 0 or len(answers) != len(questions):
         sys.exit(f"model_bench {' '.join(words)}: ended with {ended.returncode} after {len(answers)} of {len(questions)} answers (above)")
-    return answers[:-1], int(answers[-1])
+    return answers[:-2], int(answers[-2]), int(answers[-1])
 
 
 def main():
@@ -46,13 +47,16 @@ def main():
         pathlib.Path(folder, "config.json").write_text(json.dumps({**MODELS[args.model], "num_hidden_layers": args.layers, "vocab_size": args.vocabulary}))
         for chosen in [[]] + [[f"measured={folder}/tuning"]] * (not args.first_guess_only):
             how = "measured" if chosen else "the library's first guess"
-            truth, none = drawn(args, folder, "eager", "apart", *chosen)
-            if none or len(set(truth)) < len(set(args.sizes)):
+            truth, none, kept = drawn(args, folder, "eager", "apart", *chosen)
+            if none or kept or len(set(truth)) < len(set(args.sizes)):
                 wrong.append(f"{how}, eager: {none} graphs, and {len(set(truth))} different draws of {len(set(args.sizes))} sizes")
             for words in (["eager"], ["apart"], []):
-                answers, graphs = drawn(args, folder, *words, *chosen)
+                answers, graphs, kept = drawn(args, folder, *words, *chosen)
+                steps, expected = 2 * args.steps * len(args.sizes), 0 if "eager" in words else (2 * args.steps - 2) * len(args.sizes)
                 differ = [f"{args.sizes[i // 2]} (the {i + 1}th step size)" for i in range(len(truth)) if answers[i] != truth[i]]
-                print(f"{how}, {' '.join(words) or 'graphs that overlap'}: {len(truth) - len(differ)} of {len(truth)} as kernel by kernel, {graphs} graphs made", flush=True)
+                print(f"{how}, {' '.join(words) or 'graphs that overlap'}: {len(truth) - len(differ)} of {len(truth)} as kernel by kernel, {graphs} graphs made, {kept} of {steps} steps launched as they were", flush=True)
+                if kept < expected:
+                    wrong.append(f"{how}, {' '.join(words) or 'graphs that overlap'}: {kept} of {steps} steps launched as they were, {expected} expected at least")
                 if differ:
                     wrong.append(f"{how}, {' '.join(words) or 'graphs that overlap'}: other tokens at sizes {', '.join(differ)}")
     print("\n".join(wrong) or "all as it should be")

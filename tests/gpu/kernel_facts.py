@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What the compiler made of every kernel of libtroupe-cuda.so, for each architecture in it: registers, shared memory, stack, spills, and
-the instructions of its longest loop, tensor cores' and 16-byte loads among them. A table of tests/bench/RESULTS.md; needs no GPU.
+the instructions of its longest loop (of those with tensor cores' where it has some), tensor cores' and 16-byte loads among them. A table of tests/bench/RESULTS.md; needs no GPU.
 
     kernel_facts.py MODULE CUOBJDUMP [--no-save]"""
 import argparse
@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT / "tests/bench"))
 from common import save  # noqa: E402
 
 # As many as say something: the kernels that a step of decodes or of prompts spends its time in.
-SHOWN = ("attend_", "multiply_rows", "merge_pieces", "sample_rows", "rope_heads", "norm_rows", "silu", "add_tiles", "multiply_tiles")
+SHOWN = ("attend_", "multiply_rows", "multiply_swapped", "merge_pieces", "sample_rows", "rope_heads", "norm_rows", "silu", "add_tiles", "multiply_tiles")
 
 
 def dumped(cuobjdump, option, module):
@@ -37,8 +37,12 @@ def resources(text):
 
 
 def loops(text):
-    """{(architecture, kernel): (instructions of the longest loop without another in it, of tensor cores, of 16-byte global loads, spills)}"""
+    """{(architecture, kernel): (instructions of the longest loop without another in it, with tensor cores' where there is one; of tensor cores, of 16-byte
+    global loads, spills)}"""
     found, architecture, kernel, code = {}, None, None, []
+
+    def tensor_count(body):
+        return sum(bool(re.search(r"\bH(G)?MMA\b", words)) for words in body)
 
     def end():
         if kernel is None:
@@ -46,9 +50,9 @@ def loops(text):
         back = [(int(target, 16), at) for at, words in code if (target := next(iter(re.findall(r"BRA.* 0x([0-9a-f]+)", words)), None)) and int(target, 16) < at]
         inner = [(begin, at) for begin, at in back if not any(begin <= b and e <= at and (b, e) != (begin, at) for b, e in back)]
         bodies = [[words for at, words in code if begin <= at <= last] for begin, last in inner]
-        longest = max(bodies, key=len, default=[])
+        longest = max(bodies, key=lambda body: (tensor_count(body) > 0, len(body)), default=[])
         spills = sum(bool(re.search(r"\b(STL|LDL)\b", words)) for _, words in code)
-        found[architecture, kernel] = (len(longest), sum(bool(re.search(r"\bH(G)?MMA\b", words)) for words in longest),
+        found[architecture, kernel] = (len(longest), tensor_count(longest),
                                        sum(bool(re.search(r"\b(LDG|LDGSTS)\S*\.128\b", words)) for words in longest), spills)
     for line in text.splitlines():
         if match := re.match(r"arch = (\S+)", line):
@@ -86,7 +90,7 @@ def main():
             rows.append([named[kernel], architecture, facts.get("REG", 0), facts.get("SHARED", 0), spills, length, tensor, wide])
     if not rows:
         sys.exit(f"{args.module}: no kernel found")
-    notes = ["Shared memory is the static part. A loop: from a branch back to its target, without another one in it; the longest of the kernel.",
+    notes = ["Shared memory is the static part. A loop: from a branch back to its target, without another one in it; the longest of the kernel, or of those with tensor cores' instructions.",
              f"{len({k for _, k in used})} kernels in all; with spills: {', '.join(spilled) or 'none'}."]
     columns = ["kernel", "code", "registers", "shared B", "spill instructions", "instructions of the loop", "of tensor cores", "16-byte loads"]
     if args.no_save:

@@ -9,6 +9,7 @@
 #include <random>
 #include <vector>
 
+#include "kernels/sampler_chain.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace troupe::kernel_testing {
@@ -32,16 +33,37 @@ class SampleCases {
   Tensor drawn() const {
     return Tensor::make(const_cast<int32_t*>(drawn_.data()), DType::kInt32, {kDrawnCount});
   }
-  std::vector<int32_t> drawn_by(Backend& backend) const {
-    OwnedTensor logits = logits_;
-    std::vector<int32_t> out(rows_.size(), -1);
-    const auto count = static_cast<int64_t>(rows_.size());
-    backend.sample({logits.view(), rows_, Tensor::make(out.data(), DType::kInt32, {count}), drawn()});
-    return out;
+  std::vector<int32_t> drawn_by(Backend& backend) const { return draw(backend, rows_); }
+  // The same rows with a chain of samplers each, but for every sixth: of another kind by its number.
+  std::vector<int32_t> drawn_by_chains(Backend& backend) const {
+    std::vector<SamplerChain> chains(rows_.size());
+    std::vector<float> states(rows_.size(), 6.0f);
+    std::vector<SampleRow> rows = rows_;
+    for (size_t s = 0; s < rows.size(); ++s) {
+      SamplerChain& chain = chains[s];
+      if (s % 6 == 0) continue;
+      if (s % 6 == 1) chain.typical_p = 0.7f;
+      if (s % 6 == 2) chain.xtc_probability = 0.5f;
+      if (s % 6 == 3) chain.mirostat = 2;
+      if (s % 6 == 4) chain.tfs = 0.9f, chain.smoothing_factor = 0.4f;
+      if (s % 6 == 5) std::swap(chain.order[0], chain.order[1]);  // penalties behind top_k
+      if (chain.has_late_penalties()) rows[s].last_drawn = -1;
+      rows[s].chain = &chain;
+      rows[s].mirostat_mu = &states[s];
+    }
+    return draw(backend, rows);
   }
 
  private:
   static constexpr int64_t kDrawnCount = 7;
+
+  std::vector<int32_t> draw(Backend& backend, const std::vector<SampleRow>& rows) const {
+    OwnedTensor logits = logits_;
+    std::vector<int32_t> out(rows.size(), -1);
+    const auto count = static_cast<int64_t>(rows.size());
+    backend.sample({logits.view(), rows, Tensor::make(out.data(), DType::kInt32, {count}), drawn()});
+    return out;
+  }
 
   template <typename T>
   T one_of(std::initializer_list<T> values) {
@@ -84,7 +106,8 @@ class SampleCases {
     std::shuffle(tokens.begin(), tokens.end(), random_);
     tokens.resize(static_cast<size_t>(std::min<int64_t>(vocab, one_of({1, 5, 900}))));
     for (const int32_t id : tokens)
-      edits_[s].push_back({id, one_of({-1, 0, 1, 6}), one_of({0.0f, -3.0f, 2.5f})});
+      edits_[s].push_back(
+          {id, one_of({-1, 0, 1, 6}), one_of({0.0f, -3.0f, 2.5f}), one_of({0.0f, 0.0f, 1.7f})});
     row.edits = edits_[s];
     if (random_() % 2 != 0) return;
     row.last_drawn = static_cast<int32_t>(random_() % kDrawnCount);

@@ -70,6 +70,24 @@ TEST(Sampling, TheCpuDrawsWhatAFullSortDraws) {
   }
 }
 
+// Rows with chains of samplers beside others, in any number of threads: each as by itself.
+TEST(Sampling, AChainHangsOnNoOtherRow) {
+  const auto one = make({"cpu", {.threads = 1}}), three = make({"cpu", {.threads = 3}});
+  std::mt19937 random(6);
+  for (const int64_t vocab : {1, 3, 1000, 9000}) {
+    for (int round = 0; round < (kSanitized ? 2 : 10); ++round) {
+      const SampleCases cases(24, vocab, random);
+      const std::vector<int32_t> drawn = cases.drawn_by_chains(*one);
+      EXPECT_EQ(cases.drawn_by_chains(*three), drawn) << vocab << ", round " << round;
+      const std::vector<int32_t> plain = cases.drawn_by(*one);
+      for (size_t s = 0; s < drawn.size(); s += 6) EXPECT_EQ(drawn[s], plain[s]);
+      if (vocab == 9000) {
+        EXPECT_NE(drawn, plain);
+      }
+    }
+  }
+}
+
 // A row that softmax cannot make a distribution of, and no other row of its batch.
 TEST(Sampling, NoTokenIsDrawnWhereALogitIsNoNumber) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();

@@ -93,7 +93,7 @@ MAY_INCLUDE = {
     "kernels/cuda/device": _KERNELS,
     "kernels/cuda/step": [*_KERNELS, "kernels/cuda/device"],
     "kernels/cuda/attention": [*_KERNELS, "kernels/cuda/device", "kernels/cuda/step"],
-    "kernels/cuda/gemm": [*_KERNELS, "kernels/cuda/device", "kernels/cuda/step"],
+    "kernels/cuda/gemm": [*_KERNELS, "kernels/cuda/device", "kernels/cuda/step", "kernels/cuda/ops"],
     "kernels/cuda/ops": [*_KERNELS, "kernels/cuda/device", "kernels/cuda/step"],
     "kernels/cuda": [*_KERNELS, "kernels/host", "kernels/cuda/*"],
     "kernels/backends": [*_KERNELS, "kernels/host", "kernels/ref", "kernels/cpu"],

@@ -70,11 +70,17 @@ class FakeModel {
     for (TokenId token : prompt) feed(token);
     std::vector<TokenId> answer;
     std::vector<float> logits(static_cast<size_t>(vocab_size_));
+    float mu = sampling.chain ? first_mirostat_mu(*sampling.chain) : 0;
     for (int i = 0; i < count; ++i) {
       fill_logits(state, logits.data());
-      if (adjuster != nullptr)
-        edit_logits(logits, {.draw = {}, .penalties = adjuster->penalties(), .edits = adjuster->edits()});
-      answer.push_back(sample_token(logits, sampling, static_cast<uint64_t>(i)));
+      SampleRow row{.draw = draw_params(sampling, static_cast<uint64_t>(i))};
+      if (adjuster != nullptr) {
+        row.penalties = adjuster->penalties();
+        row.edits = adjuster->edits(static_cast<uint64_t>(i));
+      }
+      if (sampling.chain) row.chain = &*sampling.chain;
+      row.mirostat_mu = &mu;
+      answer.push_back(edit_and_draw(logits, row));
       if (adjuster != nullptr) adjuster->add_emitted(answer.back());
       feed(answer.back());
     }
@@ -170,8 +176,7 @@ class FakeRunner final : public StepRunner {
       const SampleRow& row = draws.rows[s];
       const std::span<float> logits(logits_.data() + s * vocab, vocab);
       EXPECT_LT(row.last_drawn, static_cast<int32_t>(drawn_.size()));
-      edit_logits(logits, row, drawn_.data());
-      tokens.push_back(draw_token(logits, row.draw));
+      tokens.push_back(edit_and_draw(logits, row, drawn_.data()));
     }
     drawn_ = tokens;
     under_way_.push_back(std::move(tokens));

@@ -58,7 +58,7 @@ StatusOr<Engine::Impl::Submission> Engine::Impl::make_submission(EngineRequest r
   stream.wants_logprobs = request.logprobs.has_value();
   stream.continues_text = request.continues_text;
   stream.emitted = request.emitted;
-  stream.unsent_logprobs = request.unsent_logprobs;
+  stream.repeated_count = redrawn_count(request, request.sampling);
   stream.sink = std::move(sink);
   stream.submitted = now();
   NewRequest scheduled;
@@ -66,10 +66,9 @@ StatusOr<Engine::Impl::Submission> Engine::Impl::make_submission(EngineRequest r
   scheduled.scores_prompt = request.logprobs && request.prompt_logprobs;
   scheduled.spec = request.spec;
   scheduled.spec.provisional = !request.banned_strings.empty() && !request.prompt_only;
+  // The model computes up to the emitted tokens that are drawn once more.
+  const auto drawn = request.emitted.end() - stream.repeated_count;
   Sequence sequence(request, tokenizer);
-  // Emitted tokens with log-probabilities still to be sent are drawn
-  // once more: the model has to compute up to them.
-  const auto drawn = request.emitted.end() - request.unsent_logprobs;
   scheduled.prompt = std::move(request.prompt);
   scheduled.prompt.insert(scheduled.prompt.end(), request.emitted.begin(), drawn);
   scheduled.emitted_count = static_cast<int32_t>(drawn - request.emitted.begin());

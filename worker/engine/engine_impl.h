@@ -82,7 +82,7 @@ struct Engine::Impl {
   struct StepInFlight {
     std::vector<Drawn> drawn;
     std::vector<ScoredRows> scored;
-    bool wants_logits = false;
+    bool must_wait = false;  // logits are wanted, or the next step's draws hang on this one's tokens
     TimePoint begin{};
   };
 

@@ -91,7 +91,7 @@ void Engine::Impl::step() {
   if (!status.ok()) return fail_step(batch, status);
   scheduler.advance();
   under_way = std::exchange(next, {});
-  if (!runner->runs_ahead() || under_way->wants_logits) finish_step();
+  if (!runner->runs_ahead() || under_way->must_wait) finish_step();
 }
 
 void Engine::Impl::prepare(const Batch& batch) {
@@ -108,13 +108,14 @@ void Engine::Impl::prepare(const Batch& batch) {
     const auto position = static_cast<uint64_t>(item.sample_position);
     if (position == sequence.first_position()) sequence.cached_count = scheduler.cached_count(item.id);
     Drawn& drawn = next.drawn.emplace_back(Drawn{item.id, position, -1, sequence.rewind_count()});
-    if (sequence.is_scored()) {
+    next.must_wait |= sequence.needs_last();
+    if (sequence.is_scored(position)) {
       drawn.shown_row = static_cast<int32_t>(shown.size());
       shown.push_back(static_cast<int32_t>(draws.size()));
     }
     draws.push_back(sequence.draw_at(position, -1 - item.ids.back()));
   }
-  next.wants_logits = !shown.empty() || !next.scored.empty();
+  next.must_wait |= !shown.empty() || !next.scored.empty();
 }
 
 void Engine::Impl::finish_step() {

@@ -8,7 +8,7 @@ namespace troupe {
 
 OutputPipeline::Stream::Stream(NewStream opened, const Tokenizer* tokenizer)
     : request(std::move(opened)),
-      repeats_left(request.unsent_logprobs),
+      repeats_left(request.repeated_count),
       detokenizer(tokenizer, std::move(request.stop_strings),
                   {.at_start = !request.continues_text, .keeps_offsets = request.wants_logprobs}) {
   usage.prompt_tokens = request.prompt_count;

@@ -42,7 +42,7 @@ struct NewStream {
   bool wants_logprobs = false;
   bool continues_text = false;  // see EngineRequest
   std::vector<TokenId> emitted;
-  int32_t unsent_logprobs = 0;  // this many tokens arrive once more, only for their log-probabilities
+  int32_t repeated_count = 0;  // this many tokens arrive once more, and are not sent
   EngineSink sink;
   TimePoint submitted{};
 };
@@ -77,7 +77,7 @@ class OutputPipeline {
   struct Stream {
     Stream(NewStream opened, const Tokenizer* tokenizer);
     NewStream request;
-    int32_t repeats_left;  // of unsent_logprobs
+    int32_t repeats_left;  // of repeated_count
     Detokenizer detokenizer;
     std::vector<TokenId> ids;  // since the last piece
     std::vector<TokenLogprob> prompt_logprobs;

@@ -5,9 +5,10 @@
 
 namespace troupe {
 
-ProvisionalAnswer::ProvisionalAnswer(const Tokenizer* tokenizer, const EngineRequest& request)
+ProvisionalAnswer::ProvisionalAnswer(const Tokenizer* tokenizer, const EngineRequest& request,
+                                     int32_t redrawn_count)
     : strings_(tokenizer, request.banned_strings), prompt_(request.prompt) {
-  emitted_.assign(request.emitted.begin(), request.emitted.end() - request.unsent_logprobs);
+  emitted_.assign(request.emitted.begin(), request.emitted.end() - redrawn_count);
   for (const TokenId token : emitted_) strings_.append_sent(token);
 }
 

@@ -18,11 +18,11 @@ class ProvisionalAnswer {
   // After so many rewinds without a token that stays the answer ends, as one that has its length.
   static constexpr int32_t kRewindsMax = 256;
 
-  // Copies what it needs of `request`, whose `emitted` tokens but the last unsent_logprobs were sent.
+  // Copies what it needs of `request`. Of its `emitted` tokens the last `redrawn_count` come once more.
   // `tokenizer` must outlive this.
-  ProvisionalAnswer(const Tokenizer* tokenizer, const EngineRequest& request);
+  ProvisionalAnswer(const Tokenizer* tokenizer, const EngineRequest& request, int32_t redrawn_count);
 
-  // The next token was sent before and came once more (EngineRequest::unsent_logprobs).
+  // The next token was sent before and came once more.
   void append_sent(TokenEvent event, StepToken& result, std::vector<TokenEvent>& released);
   // Takes the event of the answer's next token. Appends to `released` the events that may go out, and tells
   // the scheduler by `result` what is settled and what is taken back.

@@ -14,19 +14,28 @@ bool contains(const std::vector<int32_t>& ids, TokenId token) {
 
 }  // namespace
 
+int32_t redrawn_count(const EngineRequest& request, const SamplingParams& sampling) {
+  // μ of a resumed answer comes of all its draws.
+  const bool all = sampling.chain && sampling.chain->mirostat != 0;
+  return all ? static_cast<int32_t>(request.emitted.size()) : request.unsent_logprobs;
+}
+
 Sequence::Sequence(EngineRequest& request, const Tokenizer* tokenizer)
     : provisional_(request.banned_strings.empty() || request.prompt_only
                        ? nullptr
-                       : std::make_unique<ProvisionalAnswer>(tokenizer, request)),
+                       : std::make_unique<ProvisionalAnswer>(tokenizer, request,
+                                                             redrawn_count(request, request.sampling))),
       sampling_(std::move(request.sampling)),
       adjuster_(LogitAdjuster::make(sampling_, request.prompt)),
       stop_token_ids_(std::move(request.stop_token_ids)),
       ignore_eos_(request.ignore_eos),
       prompt_only_(request.prompt_only),
       logprobs_(request.logprobs) {
-  const auto known = request.emitted.end() - request.unsent_logprobs;
+  if (has_state()) mirostat_mu_ = first_mirostat_mu(*sampling_.chain);
+  const auto known = request.emitted.end() - redrawn_count(request, sampling_);
   known_.assign(known, request.emitted.end());
   first_position_ = request.emitted.size() - known_.size();
+  scored_from_ = request.emitted.size() - static_cast<size_t>(request.unsent_logprobs);
   if (adjuster_ != nullptr) {
     for (auto it = request.emitted.begin(); it != known; ++it) adjuster_->add_emitted(*it);
   }
@@ -36,15 +45,24 @@ Sequence::Sequence(EngineRequest& request, const Tokenizer* tokenizer)
   prompt_scores_.emplace_back().token = scored_prompt_.front();  // nothing comes before it
 }
 
-SampleRow Sequence::draw_at(uint64_t position, int32_t last_drawn) const {
-  if (prompt_only_ || is_known(position)) return {.draw = {.temperature = 0}};
+SampleRow Sequence::draw_at(uint64_t position, int32_t last_drawn) {
+  if (prompt_only_ || (is_known(position) && !has_state())) return {.draw = {.temperature = 0}};
   SampleRow row{.draw = draw_params(sampling_, position)};
   if (adjuster_ != nullptr) {
     row.penalties = adjuster_->penalties();
-    row.edits = adjuster_->edits();
+    row.edits = adjuster_->edits(position);
     row.last_drawn = last_drawn;
   }
   if (position == redraw_position_) row.edits = redraw_edits_;
+  if (sampling_.chain) row.chain = &*sampling_.chain;
+  if (has_state()) {
+    row.mirostat_mu = &mirostat_mu_;
+    if (provisional_ != nullptr) {
+      mu_before_.resize(position - first_position_);
+      mu_before_.push_back(mirostat_mu_);
+    }
+  }
+  if (is_known(position)) row.known = known_[position - first_position_];
   return row;
 }
 
@@ -65,7 +83,7 @@ void Sequence::settle(TokenEvent event, uint64_t position, StepToken& result,
     provisional_->append_sent(std::move(event), result, released);
   } else {
     provisional_->append(std::move(event), result, released);
-    if (result.kept_count >= 0) restart_adjuster();
+    if (result.kept_count >= 0) rewind();
   }
 }
 
@@ -73,25 +91,26 @@ void Sequence::release_all(std::vector<TokenEvent>& released) {
   if (provisional_ != nullptr) provisional_->release_all(released);
 }
 
-// The history is that of the tokens which are left.
-void Sequence::restart_adjuster() {
+void Sequence::rewind() {
+  redraw_position_ = provisional_->emitted().size();
+  if (has_state()) mirostat_mu_ = mu_before_[redraw_position_ - first_position_];
   adjuster_ = LogitAdjuster::make(sampling_, provisional_->prompt());
   redraw_edits_.clear();
   if (adjuster_ != nullptr) {
     for (const TokenId token : provisional_->emitted()) adjuster_->add_emitted(token);
-    redraw_edits_.assign(adjuster_->edits().begin(), adjuster_->edits().end());
+    const std::span<const LogitEdit> edits = adjuster_->edits(redraw_position_);
+    redraw_edits_.assign(edits.begin(), edits.end());
   }
-  constexpr float kNever = -std::numeric_limits<float>::infinity();
+  constexpr float kBan = -std::numeric_limits<float>::infinity();
   for (const TokenId token : provisional_->banned()) {
     const auto edit = std::find_if(redraw_edits_.begin(), redraw_edits_.end(),
                                    [token](const LogitEdit& e) { return e.token == token; });
     if (edit == redraw_edits_.end()) {
-      redraw_edits_.push_back({token, /*emitted_count=*/-1, kNever});
+      redraw_edits_.push_back({token, /*emitted_count=*/-1, kBan});
     } else {
-      edit->bias = kNever;
+      edit->bias = kBan;
     }
   }
-  redraw_position_ = provisional_->emitted().size();
 }
 
 TokenScore Sequence::score(std::span<const float> logits, TokenId token) const {

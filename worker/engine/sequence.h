@@ -16,6 +16,10 @@
 
 namespace troupe {
 
+// How many of the last emitted tokens are drawn once more: those whose log-probabilities were not sent, or
+// all where a draw has a state that comes of those before it.
+int32_t redrawn_count(const EngineRequest& request, const SamplingParams& sampling);
+
 class Sequence {
  public:
   // Moves from `request` what it needs. `tokenizer` must outlive this. REQUIRES: request.prompt is still
@@ -24,13 +28,17 @@ class Sequence {
 
   // Parameters that draw the answer's token at `position`; valid until accept(). `last_drawn`: the row,
   // within the step before, of the preceding token if that was not accepted yet; else below zero.
-  SampleRow draw_at(uint64_t position, int32_t last_drawn) const;
-  // Whether score() will be called.
-  bool is_scored() const { return !prompt_only_ && logprobs_.has_value(); }
+  SampleRow draw_at(uint64_t position, int32_t last_drawn);
+  // Whether the token before a draw must be accepted before it, and the draw collected before the next one.
+  bool needs_last() const { return has_state() || (adjuster_ != nullptr && adjuster_->needs_last()); }
+  // Whether score() will be called for the token at `position`.
+  bool is_scored(uint64_t position) const {
+    return !prompt_only_ && logprobs_.has_value() && position >= scored_from_;
+  }
   // Appends the token at `position` to the history and returns it: the known one, if already sent, or
   // `drawn`.
   TokenId accept(TokenId drawn, uint64_t position);
-  // The token's log-probability under the model's logits. REQUIRES: is_scored()
+  // The token's log-probability under the model's logits. REQUIRES: logprobs are reported
   TokenScore score(std::span<const float> logits, TokenId token) const;
   // Hands on what accept() took in: appends to `released` the events that may go out, which for a provisional
   // answer may be others, or none. `result`: of the token; says what is settled or taken back.
@@ -55,10 +63,15 @@ class Sequence {
 
  private:
   bool is_known(uint64_t position) const { return position - first_position_ < known_.size(); }
-  void restart_adjuster();
+  // After tokens were taken back: history and state are those of what is left.
+  void rewind();
+  // Whether a draw moves something on that the next one needs.
+  bool has_state() const { return sampling_.chain.has_value() && sampling_.chain->mirostat != 0; }
 
   std::unique_ptr<ProvisionalAnswer> provisional_;  // null: a token that was drawn stays
   SamplingParams sampling_;
+  float mirostat_mu_ = 0;
+  std::vector<float> mu_before_;  // of a provisional answer: before the draws from first_position_ on
   std::unique_ptr<LogitAdjuster> adjuster_;  // null: logits stay as they are
   // After tokens were taken back: the edits of the next draw, what is banned there included.
   std::vector<LogitEdit> redraw_edits_;
@@ -67,7 +80,8 @@ class Sequence {
   bool ignore_eos_ = false;
   bool prompt_only_ = false;
   uint64_t first_position_ = 0;
-  std::vector<TokenId> known_;  // already sent, from first_position_ on; their log-probabilities were not
+  std::vector<TokenId> known_;  // already sent, from first_position_ on, and drawn once more
+  uint64_t scored_from_ = 0;    // the first position whose log-probability was not sent
   std::optional<int32_t> logprobs_;
   std::vector<TokenId> scored_prompt_;     // empty: not to be scored, or done
   std::vector<TokenScore> prompt_scores_;  // scores of its leading ids

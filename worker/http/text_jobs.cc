@@ -46,19 +46,19 @@ std::optional<ApiError> TextJobs::hopeless(Kind kind, Deadline deadline) const {
 
 // The job under way may be the next to be found stuck, so it looks again.
 void TextJobs::watch(const std::shared_ptr<Turn>& turn) {
-  turn->timer.expires_at(std::min(turn->deadline.at, now() + age_max()));
-  turn->timer.async_wait([this, weak = std::weak_ptr(turn)](const boost::system::error_code& error) {
+  turn->timer->expires_at(std::min(turn->deadline.at, now() + age_max()));
+  turn->timer->async_wait([this, weak = std::weak_ptr(turn)](const boost::system::error_code& error) {
     const auto waiting = weak.lock();
     if (error || !waiting || !waiting->waits()) return;  // where none waits `this` may be gone
     auto why = hopeless(waiting->kind, waiting->deadline);
     if (!why) return watch(waiting);
-    if (waiting->give_up()) waiting->fail(*std::move(why));
+    if (waiting->give_up()) waiting->fail(waiting, *std::move(why));
   });
 }
 
 void TextJobs::abandon(const std::shared_ptr<Turn>& turn) {
   if (turn->give_up()) {
-    turn->fail(ApiError::unavailable("the client is gone"));
+    turn->fail(turn, ApiError::unavailable("the client is gone"));
   } else {
     turn->limit.abandon();
   }

@@ -59,12 +59,15 @@ class TextJobs {
     std::atomic<TimePoint> began = TimePoint::max();  // max: no job is under way
   };
 
-  // A job on its way to its thread. The first of begin() and give_up() decides.
+  // A job on its way to its thread. The first of begin() and give_up() decides. The job's thread may be the
+  // last to let go of it, when the executor is gone, so it holds the executor's objects until fail() or
+  // complete() has resumed the coroutine and no longer.
   struct Turn {
     Turn(const Executor& executor, Duration cpu_max, Deadline until, Kind of)
-        : limit(cpu_max, until), deadline(until), kind(of), timer(executor) {}
+        : limit(cpu_max, until), deadline(until), kind(of), timer(std::in_place, executor) {}
     virtual ~Turn() = default;
-    virtual void fail(ApiError error) = 0;  // REQUIRES: it was given up
+    // `self`: this. REQUIRES: it was given up.
+    virtual void fail(std::shared_ptr<Turn> self, ApiError error) = 0;
     bool begin() { return decide(State::kBegun); }
     bool give_up() { return decide(State::kGivenUp); }
     bool waits() const { return state.load(std::memory_order_acquire) == State::kWaiting; }
@@ -77,7 +80,7 @@ class TextJobs {
     WorkLimit limit;
     const Deadline deadline;
     const Kind kind;
-    Timer timer;
+    std::optional<Timer> timer;  // on the executor's thread
     std::atomic<State> state = State::kWaiting;
   };
   template <typename Result, typename Handler, typename Job>
@@ -103,7 +106,7 @@ class TextJobs {
 
 // `handler` and `job` are touched by the executor's thread where the job was given up, else by the job's.
 template <typename Result, typename Handler, typename Job>
-struct TextJobs::TurnOf final : Turn, std::enable_shared_from_this<TurnOf<Result, Handler, Job>> {
+struct TextJobs::TurnOf final : Turn {
   TurnOf(Handler h, Job j, Duration cpu_max, Deadline until, Kind of)
       : Turn(asio::get_associated_executor(h), cpu_max, until, of),
         work(asio::make_work_guard(h)),
@@ -112,16 +115,20 @@ struct TextJobs::TurnOf final : Turn, std::enable_shared_from_this<TurnOf<Result
         handler(std::move(h)) {}
 
   // Resumes the coroutine, from its executor's queue.
-  void complete(ApiResult<Result> result) {
-    asio::post(work.get_executor(), [self = this->shared_from_this(), result = std::move(result)]() mutable {
+  static void complete(std::shared_ptr<TurnOf> turn, ApiResult<Result> result) {
+    const auto executor = turn->work.get_executor();
+    asio::post(executor, [self = std::move(turn), result = std::move(result)]() mutable {
       self->slot.clear();
-      self->timer.cancel();
+      self->timer.reset();
       self->work.reset();
       Handler resumes = std::move(self->handler);
+      self.reset();
       std::move(resumes)(std::move(result));
     });
   }
-  void fail(ApiError error) override { complete(std::move(error)); }
+  void fail(std::shared_ptr<Turn> self, ApiError error) override {
+    complete(std::static_pointer_cast<TurnOf>(std::move(self)), std::move(error));
+  }
 
   decltype(asio::make_work_guard(std::declval<Handler&>())) work;
   decltype(asio::get_associated_cancellation_slot(std::declval<Handler&>())) slot;
@@ -155,7 +162,7 @@ Task<ApiResult<Result>> TextJobs::run(size_t bytes, Deadline deadline, Job job) 
                                                                deadline, kind);
     if (auto why = hopeless(kind, deadline)) {
       turn->give_up();
-      return turn->fail(*std::move(why));
+      return turn->fail(turn, *std::move(why));
     }
     if (turn->slot.is_connected()) {
       turn->slot.assign([weak = std::weak_ptr<Turn>(turn)](asio::cancellation_type) {
@@ -163,8 +170,10 @@ Task<ApiResult<Result>> TextJobs::run(size_t bytes, Deadline deadline, Job job) 
       });
     }
     watch(turn);
-    asio::post(thread(kind).pool, [this, turn = std::move(turn)] {
-      if (turn->begin()) turn->complete(run_here<Result>(turn->kind, turn->limit, turn->job));
+    asio::post(thread(kind).pool, [this, turn = std::move(turn)]() mutable {
+      if (!turn->begin()) return;
+      ApiResult<Result> result = run_here<Result>(turn->kind, turn->limit, turn->job);
+      TurnOf<Result, Handler, Job>::complete(std::move(turn), std::move(result));
     });
   };
   return asio::async_initiate<const UseTask, void(ApiResult<Result>)>(std::move(initiate), use_task,

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "worker/input/prepare_resume.h"
+#include "worker/input/prepare_samplers.h"
 #include "worker/input/shared_prefix.h"
 
 namespace troupe {
@@ -204,7 +205,8 @@ std::optional<ApiError> settle(const ServedModel& model, const GenerateRequest& 
   engine.prompt_only = request.max_tokens == 0;
   engine.spec.cut_to_fit = !request.max_tokens;
   if (!request.cache_salt.empty()) engine.spec.salt = hash_bytes(request.cache_salt);
-  return std::nullopt;
+  if (!request.samplers) return std::nullopt;
+  return take_samplers({*model.tokenizer, model.config, model.breaker_cache}, *request.samplers, engine);
 }
 
 std::optional<ApiError> prepare_chat(const ServedModel& model, const GenerateRequest& request, uint64_t seed,

@@ -16,6 +16,7 @@
 #include "common/json/json.h"
 #include "common/settings/schema.h"
 #include "worker/engine/engine.h"
+#include "worker/input/dry_breakers.h"
 #include "worker/input/prompt_echo.h"
 #include "worker/model/config.h"
 #include "worker/text/chat_template.h"
@@ -41,6 +42,7 @@ struct ServedModel {
   std::string name;
   const Tokenizer* tokenizer = nullptr;
   TokenCache* token_cache = nullptr;            // belongs to `tokenizer`; null: no cache
+  DryBreakerCache* breaker_cache = nullptr;     // the same
   const ChatTemplate* chat_template = nullptr;  // null: the model has none, chat is refused
   const ChatTemplate* tool_template = nullptr;  // for requests with tools; null: that one, too
   // All of the model's that a request may ask for, those two among them.

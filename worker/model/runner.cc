@@ -240,8 +240,8 @@ std::string ModelRunner::description() const {
       m.options.block_size, " tokens in ", m.kv_bytes >> 20, " MiB");
 }
 
-int64_t ModelRunner::graphs_made() const {
-  return impl_->backend->graphs_made();
+GraphCounts ModelRunner::graphs() const {
+  return impl_->backend->graphs();
 }
 
 std::vector<double> ModelRunner::take_gaps() {

@@ -101,7 +101,7 @@ class ModelRunner {
   bool runs_ahead() const;
   Status save_tuning();             // CudaOptions::tune_file
   std::vector<double> take_gaps();  // Backend's
-  int64_t graphs_made() const;      // Backend's
+  GraphCounts graphs() const;       // Backend's
   // Visits the logits (V) after each of the last launch()'s ids [first, first + count), counted through its
   // items in order; a bounded number at a time. Overwrites the logits that collect() returned.
   using RowVisitor = std::function<void(int32_t row, std::span<const float> logits)>;

@@ -15,10 +15,12 @@ namespace {
 // Rows per head product in visit_rows(): 38 MB of logits at a time for a vocabulary of 150,000.
 constexpr int32_t kScoringRowsMax = 64;
 
-// Shown logits are awaited in the middle of the step.
+// Shown logits are awaited in the middle of the step, as those are that a device has the host draw from.
 StepKind kind_of(const Batch& batch, const StepDraws& draws) {
   const auto decodes = [](const BatchItem& item) { return item.ids.size() == 1 && item.samples; };
-  const bool all = draws.shown.empty() && std::all_of(batch.items.begin(), batch.items.end(), decodes);
+  const auto has_chain = [](const SampleRow& row) { return row.chain != nullptr; };
+  const bool all = draws.shown.empty() && std::none_of(draws.rows.begin(), draws.rows.end(), has_chain) &&
+                   std::all_of(batch.items.begin(), batch.items.end(), decodes);
   return all ? StepKind::kDecode : StepKind::kMixed;
 }
 

@@ -19,7 +19,9 @@ inline int64_t blocks_for(int64_t tokens, int64_t block_size) {
 
 // The index tensors of one step, in memory reserved once. Block tables are as wide as the step's longest
 // request needs, not as max_model_len would: all of them go to the device in front of every step, and of 256
-// requests of up to 128k tokens that would be 8 MB.
+// requests of up to 128k tokens that would be 8 MB. They are wider in steps of kStrideTokens: a device's
+// graph of a step has the width in it, and would be another one with every block that the longest request
+// gets.
 struct StepBuffers {
   std::vector<int32_t> ids, positions, slots;  // (T)
   std::vector<int32_t> query_starts;           // (R + 1)
@@ -28,6 +30,7 @@ struct StepBuffers {
   std::vector<int32_t> rows;                   // (S): last rows of the items that sample
   std::vector<BlockCopy> copies;               // at most one an item
   int32_t stride = 0;
+  int32_t stride_max = 0;
 
   // Memory for the largest steps; `blocks`: of one request.
   void reserve(size_t tokens, size_t requests, size_t blocks) {
@@ -39,12 +42,15 @@ struct StepBuffers {
     block_tables.reserve(requests * blocks);
     rows.reserve(requests);
     copies.reserve(requests);
+    stride_max = static_cast<int32_t>(blocks);
   }
 
   // REQUIRES: each item has blocks for all its tokens.
   void fill(std::span<const BatchItem> items, int32_t block_size) {
     clear();
     for (const BatchItem& item : items) stride = std::max(stride, used_blocks(item, block_size));
+    const int32_t step = std::max(kStrideTokens / block_size, 1);
+    stride = std::min((stride + step - 1) / step * step, std::max(stride, stride_max));
     for (const BatchItem& item : items) add(item, block_size);
   }
 
@@ -60,6 +66,8 @@ struct StepBuffers {
   }
 
  private:
+  static constexpr int32_t kStrideTokens = 128;
+
   static int32_t used_blocks(const BatchItem& item, int32_t block_size) {
     const auto tokens = item.start + static_cast<int64_t>(item.ids.size());
     return static_cast<int32_t>(blocks_for(tokens, block_size));

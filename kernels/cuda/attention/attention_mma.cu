@@ -229,6 +229,7 @@ __global__ void __launch_bounds__(kThreads, S::kBlocks) attend_tiles(MmaAttentio
   const int first_key = S::kKeyGroups == 1 ? 0 : warp * S::kWarpKeys;  // of a turn
 
   await_launch_before();
+  if (w.item.first_row == w.item.end_row) return;  // round_up()'s
   load_queries<S, kCascade>(p, w, queries);
   if constexpr (S::kQueriesInTurn) cp_async_commit();
   load_keys<S>(p, w, w.item.first_key, keys, values);
@@ -281,11 +282,13 @@ __global__ void __launch_bounds__(kThreads, S::kBlocks) attend_tiles(MmaAttentio
   }
 }
 
+// The driver is told once how much shared memory it may have: a step asks for it in every layer.
 template <typename S, bool kCascade>
 auto* prepared_kernel() {
   const auto kernel = attend_tiles<S, kCascade>;
-  check_cuda("attention", cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                               static_cast<int>(S::kSharedBytes)));
+  static const cudaError_t told = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                       static_cast<int>(S::kSharedBytes));
+  check_cuda("attention", told);
   return kernel;
 }
 

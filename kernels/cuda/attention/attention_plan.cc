@@ -1,6 +1,7 @@
 #include "kernels/cuda/attention/attention_plan.h"
 
 #include <algorithm>
+#include <bit>
 #include <string>
 #include <utility>
 #include <vector>
@@ -230,6 +231,17 @@ void plan_attention(const AttentionShape& shape, AttentionPlan& plan) {
   std::stable_sort(plan.tiles.begin(), plan.tiles.end(), [](const AttentionItem& a, const AttentionItem& b) {
     return a.end_key - a.first_key > b.end_key - b.first_key;
   });
+}
+
+size_t rounded_count(size_t count, size_t step) {
+  const size_t power = std::bit_ceil(count);
+  step = std::max<size_t>({power / 16, std::min(step, power / 2), 1});
+  return (count + step - 1) / step * step;
+}
+
+void round_up(AttentionPlan& plan) {
+  plan.pieces.resize(rounded_count(plan.pieces.size(), kPiecesStep));
+  plan.merges.resize(rounded_count(plan.merges.size(), kMergesStep));
 }
 
 // The worst case: all rows are of requests that become pieces, and have as many keys as a request may. A

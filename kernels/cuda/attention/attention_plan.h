@@ -109,6 +109,15 @@ int32_t piece_keys_for(const AttentionLimits& limits, int64_t partials);
 // alike are a cascade: their pieces begin behind what they share. `plan` is overwritten; its memory is kept.
 void plan_attention(const AttentionShape& shape, AttentionPlan& plan);
 
+// A number of items that is not below `count`, the same for many others near it: a power of two below
+// 2 · `step`, in steps of that, and of an eighth of it at most.
+size_t rounded_count(size_t count, size_t step);
+inline constexpr size_t kPiecesStep = 8, kMergesStep = 16;
+// Fills pieces and merges up to such numbers with items of no rows, whose blocks end at once. A request gets
+// a piece more with every 256 keys, some request of 64 in every fourth step: each would be a grid of its own,
+// thus another graph.
+void round_up(AttentionPlan& plan);
+
 // The request of every query row: r where query_starts[r] <= t < query_starts[r + 1]. `out` is overwritten.
 void token_requests(std::span<const int32_t> query_starts, std::vector<int32_t>& out);
 

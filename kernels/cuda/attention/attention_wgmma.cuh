@@ -8,6 +8,7 @@
 #include "kernels/cuda/attention/attention_mma_rows.cuh"
 #include "kernels/cuda/attention/warp_attention.cuh"
 #include "kernels/cuda/device/hopper.cuh"
+#include "kernels/cuda/device/phase_ring.cuh"
 
 namespace troupe::cuda {
 
@@ -130,12 +131,6 @@ __device__ __forceinline__ void pack(const Scores& scores, Weights& weights) {
     weights[n][2] = pack_pair(far[0], far[1]);
     weights[n][3] = pack_pair(far[2], far[3]);
   }
-}
-
-// Once a warp has read what lies there: lanes 0.
-__device__ __forceinline__ void release(PhaseBarrier& barrier) {
-  __syncwarp();
-  if (threadIdx.x % kWarp == 0) arrive(barrier);
 }
 
 }  // namespace troupe::cuda

@@ -28,8 +28,11 @@ ArrayBytes step_array_bytes(const AttentionLimits& limits, int32_t piece_keys, i
   // Merges of requests in pieces; and of tiles, each of which is in two at least.
   const int64_t merges =
       limits.requests * (kDecodeRows / kMergeRows) + limits.tiles_at_once / 2 * (kWarpgroupRows / kMergeRows);
+  const auto rounded = [](int64_t count, size_t step) {
+    return static_cast<int64_t>(rounded_count(static_cast<size_t>(count), step));
+  };
   return {
-      {StepArray::kIds, limits.tokens * kIndex},
+      {StepArray::kIds, (limits.tokens + 3) * kIndex},  // and an address at an even place
       {StepArray::kPositions, limits.tokens * kIndex},
       {StepArray::kSlots, limits.tokens * kIndex},
       {StepArray::kTokenRequests, limits.tokens * kIndex},
@@ -41,8 +44,8 @@ ArrayBytes step_array_bytes(const AttentionLimits& limits, int32_t piece_keys, i
       {StepArray::kAttentionTiles, tiles * kItem},
       {StepArray::kAttentionShared, shared_tiles * shared_pieces * kItem},
       {StepArray::kAttentionSharedRows, rows * static_cast<int64_t>(sizeof(SharedRow))},
-      {StepArray::kAttentionPieces, limits.requests * pieces * kItem},
-      {StepArray::kAttentionMerges, merges * static_cast<int64_t>(sizeof(MergeItem))},
+      {StepArray::kAttentionPieces, rounded(limits.requests * pieces, kPiecesStep) * kItem},
+      {StepArray::kAttentionMerges, rounded(merges, kMergesStep) * static_cast<int64_t>(sizeof(MergeItem))},
       {StepArray::kDraws, limits.requests * static_cast<int64_t>(sizeof(DeviceDraw))},
       {StepArray::kLogitEdits, limits.requests * kEditsOfMost * static_cast<int64_t>(sizeof(LogitEdit))},
   };

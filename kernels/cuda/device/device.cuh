@@ -8,8 +8,11 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "kernels/cuda/device/check_cuda.h"
 #include "kernels/cuda/device/dynamic_shared.cuh"
@@ -143,20 +146,73 @@ struct Grid {
   size_t shared_bytes = 0;
 };
 
-template <typename... Params, typename... Args>
-void launch(const char* op, void (*kernel)(Params...), const Grid& grid, const LaunchStream& stream,
-            const Args&... args) {
+// A launch but for its parameters, which lie behind it in a list.
+template <typename... Params>
+struct KernelLaunch {
+  void (*kernel)(Params...);
+  dim3 blocks;
+  unsigned threads;
+  size_t shared_bytes;
+  size_t overlaps;  // 1 or 0
+
+  // Places of the parameters, and behind the last one: in whole words.
+  static constexpr std::array<size_t, sizeof...(Params) + 1> places() {
+    std::array<size_t, sizeof...(Params) + 1> at{sizeof(KernelLaunch)};
+    size_t i = 0;
+    ((at[i + 1] = at[i] + (sizeof(Params) + 7) / 8 * 8, ++i), ...);
+    return at;
+  }
+};
+
+template <typename... Params>
+void launch_now(const char* op, cudaStream_t stream, const KernelLaunch<Params...>& of,
+                const Params&... params) {
   cudaLaunchConfig_t config = {};
-  config.gridDim = grid.blocks;
-  config.blockDim = dim3(grid.threads);
-  config.dynamicSmemBytes = grid.shared_bytes;
-  config.stream = stream.handle;
+  config.gridDim = of.blocks;
+  config.blockDim = dim3(of.threads);
+  config.dynamicSmemBytes = of.shared_bytes;
+  config.stream = stream;
   cudaLaunchAttribute overlaps = {};
   overlaps.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlaps.val.programmaticStreamSerializationAllowed = 1;
   config.attrs = &overlaps;
-  config.numAttrs = stream.overlaps ? 1 : 0;
-  check_cuda(op, cudaLaunchKernelEx(&config, kernel, Params(args)...));
+  config.numAttrs = of.overlaps != 0 ? 1 : 0;
+  check_cuda(op, cudaLaunchKernelEx(&config, of.kernel, params...));
+}
+
+// LaunchList::Issue of it.
+template <typename... Params>
+void issue_kernel(cudaStream_t stream, const char* op, const unsigned char* values) {
+  [&]<size_t... i>(std::index_sequence<i...>) {
+    constexpr auto kPlaces = KernelLaunch<Params...>::places();
+    launch_now<Params...>(op, stream, read_values<KernelLaunch<Params...>>(values),
+                          read_values<Params>(values + kPlaces[i])...);
+  }
+  (std::index_sequence_for<Params...>());
+}
+
+template <typename... Params>
+void write_launch(LaunchList& list, const char* op, const KernelLaunch<Params...>& of,
+                  const Params&... params) {
+  using Launch = KernelLaunch<Params...>;
+  static_assert(std::has_unique_object_representations_v<Launch>);
+  constexpr auto kPlaces = Launch::places();
+  unsigned char* const values = list.add(op, issue_kernel<Params...>, kPlaces.back());
+  write_values(values, of);
+  size_t i = 0;
+  (write_values<Params>(values + kPlaces[i++], params), ...);
+}
+
+template <typename... Params, typename... Args>
+void launch(const char* op, void (*kernel)(Params...), const Grid& grid, const LaunchStream& stream,
+            const Args&... args) {
+  const KernelLaunch<Params...> of{kernel, grid.blocks, grid.threads, grid.shared_bytes,
+                                   stream.overlaps ? size_t{1} : size_t{0}};
+  if (stream.list != nullptr) {
+    write_launch<Params...>(*stream.list, op, of, Params(args)...);
+  } else {
+    launch_now<Params...>(op, stream.handle, of, Params(args)...);
+  }
   stream.launched(op);
 }
 

@@ -69,6 +69,11 @@ int attribute_of_device(cudaDeviceAttr attribute) {
 
 }  // namespace
 
+bool is_hopper() {
+  return attribute_of_device(cudaDevAttrComputeCapabilityMajor) == 9 &&
+         attribute_of_device(cudaDevAttrComputeCapabilityMinor) == 0;
+}
+
 int processor_count() {
   return attribute_of_device(cudaDevAttrMultiProcessorCount);
 }

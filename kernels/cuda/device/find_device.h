@@ -16,6 +16,8 @@ StatusOr<std::string> find_device();
 std::string driver_too_old(int driver, int built);
 // Whether the driver takes graphs with launches that overlap: of CUDA 12.3 or newer.
 bool driver_overlaps();
+// Whether the device is of compute capability 9.0, the one that sm_90a's instructions are for.
+bool is_hopper();
 // Multiprocessors of the device.
 int processor_count();
 // Shared memory of one of them.

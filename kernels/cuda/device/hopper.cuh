@@ -103,6 +103,16 @@ __device__ __forceinline__ void copy_box(void* shared, const CUtensorMap& map, i
       "l"(&map), "r"(column), "r"(row), "r"(shared_address(&barrier))
       : "memory");
 }
+// The same of a map of planes: of each plane the box whose first element is `column` of `row`, one behind the
+// other.
+__device__ __forceinline__ void copy_planes(void* shared, const CUtensorMap& map, int column, int row,
+                                            PhaseBarrier& barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
+      "[%5];" ::"r"(shared_address(shared)),
+      "l"(&map), "r"(column), "r"(row), "r"(0), "r"(shared_address(&barrier))
+      : "memory");
+}
 __device__ __forceinline__ void prefetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
@@ -159,31 +169,50 @@ __device__ __forceinline__ void fence_operand(float (&sums)[kEights][4]) {
   }
 }
 
-#define TROUPE_SUMS_4(d, i)                                                                          \
-  "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3]), "+f"(d[i + 1][0]), "+f"(d[i + 1][1]),  \
-      "+f"(d[i + 1][2]), "+f"(d[i + 1][3]), "+f"(d[i + 2][0]), "+f"(d[i + 2][1]), "+f"(d[i + 2][2]), \
-      "+f"(d[i + 2][3]), "+f"(d[i + 3][0]), "+f"(d[i + 3][1]), "+f"(d[i + 3][2]), "+f"(d[i + 3][3])
-#define TROUPE_PLACES_32                                                                                 \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
-  "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define TROUPE_SUMS_1(d, i) "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])
+#define TROUPE_SUMS_2(d, i) TROUPE_SUMS_1(d, i), TROUPE_SUMS_1(d, i + 1)
+#define TROUPE_SUMS_4(d, i) TROUPE_SUMS_2(d, i), TROUPE_SUMS_2(d, i + 2)
+#define TROUPE_PLACES_8 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define TROUPE_PLACES_12 TROUPE_PLACES_8 ", %8, %9, %10, %11"
+#define TROUPE_PLACES_16 TROUPE_PLACES_12 ", %12, %13, %14, %15"
+#define TROUPE_PLACES_20 TROUPE_PLACES_16 ", %16, %17, %18, %19"
+#define TROUPE_PLACES_24 TROUPE_PLACES_20 ", %20, %21, %22, %23"
+#define TROUPE_PLACES_28 TROUPE_PLACES_24 ", %24, %25, %26, %27"
+#define TROUPE_PLACES_32 TROUPE_PLACES_28 ", %28, %29, %30, %31"
 #define TROUPE_PLACES_64                                                                    \
   TROUPE_PLACES_32                                                                          \
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, " \
   "%49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 
-// d (64, 128) = a (64, 16) · bᵀ, b (128, 16), both with 16 neighbouring elements of the depth in a row; +=
+// d (64, 8n) = a (64, 16) · bᵀ, b (8n, 16), both with 16 neighbouring elements of the depth in a row; +=
 // where `adds`. A lane has of d what mma_m16n8k16's lane has (ptx.cuh), its warp's 16 rows by 8 columns each.
-__device__ __forceinline__ void multiply_tiles(float (&d)[16][4], uint64_t a, uint64_t b, bool adds) {
-  asm volatile(
-      "{\n"
-      ".reg .pred p;\n"
-      "setp.ne.b32 p, %66, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" TROUPE_PLACES_64
-      "}, %64, %65, p, 1, 1, 0, 0;\n"
-      "}"
-      : TROUPE_SUMS_4(d, 0), TROUPE_SUMS_4(d, 4), TROUPE_SUMS_4(d, 8), TROUPE_SUMS_4(d, 12)
-      : "l"(a), "l"(b), "r"(static_cast<uint32_t>(adds)));
-}
+#define TROUPE_MULTIPLY_TILES(eights, columns, places, a_place, b_place, adds_place, ...)                   \
+  __device__ __forceinline__ void multiply_tiles(float(&d)[eights][4], uint64_t a, uint64_t b, bool adds) { \
+    asm volatile(                                                                                           \
+        "{\n"                                                                                               \
+        ".reg .pred p;\n"                                                                                   \
+        "setp.ne.b32 p, " adds_place                                                                        \
+        ", 0;\n"                                                                                            \
+        "wgmma.mma_async.sync.aligned.m64n" columns "k16.f32.bf16.bf16 {" places "}, " a_place ", " b_place \
+        ", p, 1, 1, 0, 0;\n"                                                                                \
+        "}"                                                                                                 \
+        : __VA_ARGS__                                                                                       \
+        : "l"(a), "l"(b), "r"(static_cast<uint32_t>(adds)));                                                \
+  }
+TROUPE_MULTIPLY_TILES(2, "16", TROUPE_PLACES_8, "%8", "%9", "%10", TROUPE_SUMS_2(d, 0))
+TROUPE_MULTIPLY_TILES(3, "24", TROUPE_PLACES_12, "%12", "%13", "%14", TROUPE_SUMS_2(d, 0),
+                      TROUPE_SUMS_1(d, 2))
+TROUPE_MULTIPLY_TILES(4, "32", TROUPE_PLACES_16, "%16", "%17", "%18", TROUPE_SUMS_4(d, 0))
+TROUPE_MULTIPLY_TILES(5, "40", TROUPE_PLACES_20, "%20", "%21", "%22", TROUPE_SUMS_4(d, 0),
+                      TROUPE_SUMS_1(d, 4))
+TROUPE_MULTIPLY_TILES(6, "48", TROUPE_PLACES_24, "%24", "%25", "%26", TROUPE_SUMS_4(d, 0),
+                      TROUPE_SUMS_2(d, 4))
+TROUPE_MULTIPLY_TILES(7, "56", TROUPE_PLACES_28, "%28", "%29", "%30", TROUPE_SUMS_4(d, 0),
+                      TROUPE_SUMS_2(d, 4), TROUPE_SUMS_1(d, 6))
+TROUPE_MULTIPLY_TILES(8, "64", TROUPE_PLACES_32, "%32", "%33", "%34", TROUPE_SUMS_4(d, 0),
+                      TROUPE_SUMS_4(d, 4))
+TROUPE_MULTIPLY_TILES(16, "128", TROUPE_PLACES_64, "%64", "%65", "%66", TROUPE_SUMS_4(d, 0),
+                      TROUPE_SUMS_4(d, 4), TROUPE_SUMS_4(d, 8), TROUPE_SUMS_4(d, 12))
 
 // d (64, 8n) += a (64, 16) · b, b (16, 8n) with neighbouring columns in a row. `a`: as mma_m16n8k16's.
 __device__ __forceinline__ void add_products(float (&d)[16][4], const uint32_t (&a)[4], uint64_t b) {
@@ -199,7 +228,16 @@ __device__ __forceinline__ void add_products(float (&d)[8][4], const uint32_t (&
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
+#undef TROUPE_MULTIPLY_TILES
+#undef TROUPE_SUMS_1
+#undef TROUPE_SUMS_2
 #undef TROUPE_SUMS_4
+#undef TROUPE_PLACES_8
+#undef TROUPE_PLACES_12
+#undef TROUPE_PLACES_16
+#undef TROUPE_PLACES_20
+#undef TROUPE_PLACES_24
+#undef TROUPE_PLACES_28
 #undef TROUPE_PLACES_32
 #undef TROUPE_PLACES_64
 

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/device/launch_list.h"
 #include "kernels/cuda/device/watchdog.h"
 
 namespace troupe::cuda {
@@ -19,6 +20,7 @@ struct LaunchStream {
   cudaStream_t handle;
   bool overlaps;
   Watchdog* watchdog = nullptr;  // that is to know of launches
+  LaunchList* list = nullptr;    // where they are written down instead of made in `handle`
 };
 
 }  // namespace troupe::cuda

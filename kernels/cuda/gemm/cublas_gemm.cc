@@ -70,6 +70,23 @@ uint32_t alignment_of(const void* pointer) {
   return alignment;
 }
 
+// All that a product is launched with, beside what is the same for every one. Every bit counts: a step's list
+// has it (launch_list.h).
+struct Call {
+  cublasLtHandle_t handle;
+  void* workspace;
+  const void *weight, *x;
+  void* out;
+  const void* bias;  // in out's type, or null
+  int64_t rows, features, depth;
+  uint64_t type, out_type;  // DType
+  uint64_t accumulate;      // 1 or 0
+  cublasLtMatmulAlgo_t algorithm;
+
+  DType dtype() const { return static_cast<DType>(type); }
+  DType out_dtype() const { return static_cast<DType>(out_type); }
+};
+
 // One shape's problem, described.
 struct Problem {
   Desc desc;
@@ -122,24 +139,54 @@ class CublasGemm final : public LibraryGemm {
     return number_of(algorithm);
   }
 
-  bool launch(cudaStream_t stream, const ProductOperands& o, int algorithm) override {
+  bool launch(const LaunchStream& stream, const ProductOperands& o, int algorithm) override {
     if (!takes(o)) return false;
-    const Problem problem = describe(o, rounds_bias(o) ? biases_.of(stream, o.bias) : o.bias);
     const Shape shape{o.x.dtype,    o.out.dtype,     o.x.shape[0],    o.weight.shape[0],
                       o.x.shape[1], !o.bias.empty(), alignment_of(o), algorithm};
     const auto [entry, is_new] = usable_.try_emplace(shape, -1);
-    if (is_new) entry->second = usable(problem, shape);
+    if (is_new) entry->second = usable(describe_any(o), shape);
     if (entry->second < 0) return false;
-    const float one = 1.0f;
-    const float beta = o.accumulate ? 1.0f : 0.0f;
-    check_blas(cublasLtMatmul(handle_, problem.desc.get(), &one, o.weight.data, problem.weight.get(),
-                              o.x.data, problem.x.get(), &beta, o.out.data, problem.out.get(), o.out.data,
-                              problem.out.get(), &algorithms_[static_cast<size_t>(entry->second)], workspace_,
-                              kWorkspaceBytes, stream));
+    const Call call{.handle = handle_,
+                    .workspace = workspace_,
+                    .weight = o.weight.data,
+                    .x = o.x.data,
+                    .out = o.out.data,
+                    .bias = rounds_bias(o) ? rounded(stream, o.bias) : o.bias.data,
+                    .rows = o.x.shape[0],
+                    .features = o.weight.shape[0],
+                    .depth = o.x.shape[1],
+                    .type = static_cast<uint64_t>(o.x.dtype),
+                    .out_type = static_cast<uint64_t>(o.out.dtype),
+                    .accumulate = o.accumulate ? uint64_t{1} : uint64_t{0},
+                    .algorithm = algorithms_[static_cast<size_t>(entry->second)]};
+    if (stream.list != nullptr) {
+      stream.list->add("matmul", issue, call);
+    } else {
+      multiply(stream.handle, call);
+    }
     return true;
   }
 
  private:
+  // LaunchList::Issue of a call.
+  static void issue(cudaStream_t stream, const char* /*op*/, const unsigned char* values) {
+    multiply(stream, read_values<Call>(values));
+  }
+  static void multiply(cudaStream_t stream, const Call& call) {
+    const Problem problem = describe(call);
+    const float one = 1.0f;
+    const float beta = call.accumulate != 0 ? 1.0f : 0.0f;
+    check_blas(cublasLtMatmul(call.handle, problem.desc.get(), &one, call.weight, problem.weight.get(),
+                              call.x, problem.x.get(), &beta, call.out, problem.out.get(), call.out,
+                              problem.out.get(), &call.algorithm, call.workspace, kWorkspaceBytes, stream));
+  }
+
+  // It does not overlap with the launch before it, as the product behind it does not.
+  const void* rounded(const LaunchStream& stream, const Tensor& bias) {
+    LaunchStream apart = stream;
+    apart.overlaps = false;
+    return biases_.of(apart, bias).data;
+  }
   static bool rounds_bias(const ProductOperands& o) {
     return !o.bias.empty() && o.out.dtype == DType::kBFloat16;
   }
@@ -168,6 +215,19 @@ class CublasGemm final : public LibraryGemm {
     if (!rounds_bias(o)) return describe(o, o.bias);
     void* const biases = static_cast<char*>(workspace_) + kWorkspaceBytes;
     return describe(o, Tensor::make(biases, DType::kBFloat16, {o.weight.shape[0]}));
+  }
+
+  static Problem describe(const Call& call) {
+    const auto tensor = [](const void* data, DType dtype, int64_t rows, int64_t columns) {
+      return Tensor::make(const_cast<void*>(data), dtype, {rows, columns});
+    };
+    const Tensor bias = call.bias == nullptr
+                            ? Tensor{}
+                            : Tensor::make(const_cast<void*>(call.bias), call.out_dtype(), {call.features});
+    return describe({.x = tensor(call.x, call.dtype(), call.rows, call.depth),
+                     .weight = tensor(call.weight, call.dtype(), call.features, call.depth),
+                     .out = tensor(call.out, call.out_dtype(), call.rows, call.features)},
+                    bias);
   }
 
   static Problem describe(const ProductOperands& o, const Tensor& bias) {

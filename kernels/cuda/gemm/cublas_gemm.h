@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/core/status.h"
+#include "kernels/cuda/device/launch_stream.h"
 #include "kernels/cuda/gemm/gemm_kernels.h"
 
 namespace troupe::cuda {
@@ -25,7 +26,7 @@ class LibraryGemm {
   virtual int algorithm_of(const std::string& text) = 0;
   // Sums in float32; float32 operands are multiplied as they are (no tf32). -1: by the library's best guess.
   // False where the algorithm does not take the operands: nothing was launched.
-  virtual bool launch(cudaStream_t stream, const ProductOperands& operands, int algorithm) = 0;
+  virtual bool launch(const LaunchStream& stream, const ProductOperands& operands, int algorithm) = 0;
   // Biases in this memory will be others.
   virtual void forget_biases(const void* /*memory*/, size_t /*bytes*/) {}
 };

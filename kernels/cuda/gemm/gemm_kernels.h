@@ -2,6 +2,8 @@
 
 // The launches of the own products (ops.h has the contract of a launch).
 
+#include <cuda.h>
+
 #include <cstdint>
 
 #include "kernels/cuda/device/launch_stream.h"
@@ -40,5 +42,37 @@ struct SkinnyGemmForm {
 bool row_product_takes(const ProductOperands& operands, const RmsNormParams* norm = nullptr);
 void skinny_gemm(const LaunchStream& stream, const ProductOperands& operands,
                  const SkinnyGemmForm& form = {});
+
+// 9 to 64 rows by Hopper's products of warpgroups, with the weight's rows as the tensor cores' 64
+// (swap_ab_gemm.cu; swap_ab.h says what it takes).
+inline constexpr int64_t kSwapAbRowsMin = 9, kSwapAbRowsMax = 64;
+// A turn: so many rows of the weight by so many columns.
+inline constexpr int kSwapAbRows = 128, kSwapAbColumns = 64;
+struct SwapAbSchedule {
+  int tiles = 0;       // of kSwapAbRows rows, as many of the weight's upper and lower half
+  int tile_turns = 0;  // of each
+  int blocks = 0;      // that share all turns
+};
+// Numbers that a launch leaves in memory, for each block and for each tile.
+inline constexpr int kSwapAbPartials = 2 * kSwapAbRows * static_cast<int>(kSwapAbRowsMax);
+inline constexpr int kSwapAbArrivals = 2;
+struct SwapAbForm {
+  SwapAbSchedule schedule;
+  const CUtensorMap& weight;  // boxes of half of kSwapAbRows; gated, of 8 rows of two planes
+  const CUtensorMap& x;       // boxes of swap_ab_box_rows()
+  float* partials;
+  unsigned* arrivals;  // 0, and again so afterwards
+  bool gated = false;  // as SkinnyGemmForm's
+};
+// Columns of the transposed product, which come in eights.
+inline int swap_ab_box_rows(int64_t rows) {
+  return static_cast<int>((rows + 7) / 8 * 8);
+}
+// Whether the code that the device has loaded is sm_90a's own: compiled from sm_90's PTX it has no body.
+bool has_swap_ab_code();
+// Before all launches. The device then has the code of all of them: it has one kernel for each eight rows, of
+// which a warm-up has not all, and code that comes with its first launch takes milliseconds.
+void load_swap_ab_gemm();
+void swap_ab_gemm(const LaunchStream& stream, const ProductOperands& operands, const SwapAbForm& form);
 
 }  // namespace troupe::cuda

@@ -279,6 +279,18 @@ __global__ void __launch_bounds__(kThreads, kBlocksOfProcessor<kTiles, kNormPiec
   outputs.write(p, parts);
 }
 
+// The driver is told once how much shared memory it may have: what any launch needs, as a graph may hold
+// several.
+template <typename Out, bool kGated, int kNormPieces>
+auto* normed_kernel() {
+  constexpr auto kMost = kNormedRowsMax * (kNormColumnsMax + kNormPad) * int64_t{sizeof(__nv_bfloat16)};
+  const auto kernel = multiply_rows<Out, 1, kGated, kNormPieces>;
+  static const cudaError_t told =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMost));
+  check_cuda("row_product", told);
+  return kernel;
+}
+
 template <typename Out, bool kGated>
 void launch_rows(const LaunchStream& stream, const ProductOperands& o, const SkinnyGemmForm& form) {
   const RmsNormParams* const norm = form.norm;
@@ -309,12 +321,8 @@ void launch_rows(const LaunchStream& stream, const ProductOperands& o, const Ski
     p.normed = norm->x.as<const float>();
     p.norm_weight = norm->weight.as<const float>();
     p.epsilon = norm->epsilon;
-    kernel = norm_pieces(depth) == 2 ? multiply_rows<Out, 1, kGated, 2> : multiply_rows<Out, 1, kGated, 4>;
+    kernel = norm_pieces(depth) == 2 ? normed_kernel<Out, kGated, 2>() : normed_kernel<Out, kGated, 4>();
     grid.shared_bytes = static_cast<size_t>(p.tokens * (depth + kNormPad)) * sizeof(__nv_bfloat16);
-    // Any launch's: a graph may hold several.
-    constexpr auto kMost = kNormedRowsMax * (kNormColumnsMax + kNormPad) * int64_t{sizeof(__nv_bfloat16)};
-    check_cuda("row_product", cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                   static_cast<int>(kMost)));
   }
   launch("row_product", kernel, grid, stream, p);
 }

@@ -14,6 +14,7 @@
 
 namespace troupe::cuda {
 
+// `ids`: device_ids().
 void embed(const LaunchStream& stream, const EmbedParams& params, const int32_t* ids);
 void gather_rows(const LaunchStream& stream, const GatherRowsParams& params, const int32_t* rows);
 void rms_norm(const LaunchStream& stream, const RmsNormParams& params);

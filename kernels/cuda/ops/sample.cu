@@ -139,17 +139,15 @@ __device__ Cut cut_by_mass(Row& row, const Cut& cut, float top_p, Candidates& ca
 
 struct Rows {
   float* logits;
-  int32_t* out;
   int32_t count;  // V
   const DeviceDraw* draws;
   const LogitEdit* edits;
-  const int32_t* drawn;
 };
 
 // Called by the whole block; afterwards the logits are visible to all of it.
 __device__ void edit_row(float* logits, const DeviceDraw& draw, const Rows& p) {
   __shared__ bool is_new;  // the last token has no edit yet
-  const int32_t last = draw.last_drawn >= 0 ? p.drawn[draw.last_drawn] : -1;
+  const int32_t last = draw.last_drawn != nullptr ? *draw.last_drawn : -1;
   if (threadIdx.x == 0) is_new = last >= 0;
   __syncthreads();
   for (int i = draw.first_edit + static_cast<int>(threadIdx.x); i < draw.end_edit; i += kThreads) {
@@ -184,7 +182,7 @@ __global__ void __launch_bounds__(kThreads) sample_rows(Rows p) {
   const bool drawable = is_drawable(key_of_rank(first));
   const auto best_id = static_cast<int32_t>(id_of_rank(first));
   if (draw.scale == 0 || !drawable) {
-    if (threadIdx.x == 0) p.out[blockIdx.x] = drawable ? best_id : kNoDraw;
+    if (threadIdx.x == 0) *draw.out = drawable ? best_id : kNoDraw;
     return;
   }
 
@@ -205,7 +203,7 @@ __global__ void __launch_bounds__(kThreads) sample_rows(Rows p) {
   }
   const Sum64 total = row.sum(mass, scratch);
   const int id = row.passing(draw_target(total, draw.random), mass, scratch);
-  if (threadIdx.x == 0) p.out[blockIdx.x] = id;
+  if (threadIdx.x == 0) *draw.out = id;
 }
 
 }  // namespace
@@ -214,12 +212,7 @@ __global__ void __launch_bounds__(kThreads) sample_rows(Rows p) {
 void sample(const LaunchStream& stream, const SampleParams& params, const DeviceDraw* rows,
             const LogitEdit* edits) {
   if (params.rows.empty()) return;
-  const draws::Rows p{params.logits.as<float>(),
-                      params.out.as<int32_t>(),
-                      static_cast<int32_t>(params.logits.shape[1]),
-                      rows,
-                      edits,
-                      params.drawn.as<const int32_t>()};
+  const draws::Rows p{params.logits.as<float>(), static_cast<int32_t>(params.logits.shape[1]), rows, edits};
   const Grid grid{dim3(static_cast<unsigned>(params.rows.size())), draws::kThreads};
   launch("sample", draws::sample_rows, grid, stream, p);
 }

@@ -57,7 +57,8 @@ void StepArrays::end_step() {
 
 const void* StepArrays::bytes_of(StepArray which, const void* values, size_t bytes) {
   Slot& slot = slots_[static_cast<size_t>(which)];
-  if (bytes == 0) return slot.device;
+  // No memory; but the place that some values would have, or a step that has some would be another graph.
+  if (bytes == 0) return is_whole_ ? whole_ + whole_end() : slot.device;
   if (in_step_ && slot.looked_at == values && slot.looked_bytes == bytes) return slot.found;
   const bool is_other = in_step_ && std::exchange(slot.asked, step_) == step_;
   const void* found = is_whole_ ? add_to_whole(values, bytes) : nullptr;
@@ -73,7 +74,7 @@ const void* StepArrays::bytes_of(StepArray which, const void* values, size_t byt
 
 // Null: there is no more room.
 const void* StepArrays::add_to_whole(const void* values, size_t bytes) {
-  const size_t begin = (whole_bytes_ + kAlignment - 1) / kAlignment * kAlignment;
+  const size_t begin = whole_end();
   if (bytes > whole_capacity_ || begin > whole_capacity_ - bytes) return nullptr;
   std::memcpy(whole_turns_[step_ % 2] + begin, values, bytes);
   whole_bytes_ = begin + bytes;

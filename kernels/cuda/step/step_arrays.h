@@ -69,6 +69,13 @@ class StepArrays {
     return of(which, std::span<const T>(values));
   }
 
+  // The same of values that lie where another call of this step's may have had others.
+  template <typename T>
+  const T* of_scratch(StepArray which, const std::vector<T>& values) {
+    slots_[static_cast<size_t>(which)].looked_at = nullptr;
+    return of(which, values);
+  }
+
   // Memory for arrays of so many bytes, at once. Returns what was taken of the device's.
   int64_t reserve(StepArray which, int64_t bytes);
   // And for those of one step, all together.
@@ -100,6 +107,7 @@ class StepArrays {
     const void* found = nullptr;
   };
   const void* bytes_of(StepArray which, const void* values, size_t bytes);
+  size_t whole_end() const { return (whole_bytes_ + kAlignment - 1) / kAlignment * kAlignment; }
   const void* add_to_whole(const void* values, size_t bytes);
   const void* send_own(Slot& slot, const void* values, size_t bytes);
   void grow(Slot& slot, size_t bytes);

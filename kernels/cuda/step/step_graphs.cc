@@ -18,8 +18,6 @@ constexpr const char* kOp = "step graph";
 // the library's algorithms: up to eight sizes of decodes are measured apart, four products each. The warm-up
 // makes most of them, before KV gets the memory that they leave.
 constexpr size_t kExecutablesMax = 64;
-// Executables waiting for their last launch: a step is launched while the one before it is computed.
-constexpr size_t kRetiredMax = 2;
 
 // A graph's edges; into null pointers, only their number. (CUDA 13 has changed the function's meaning.)
 cudaError_t get_edges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, cudaGraphEdgeData* edges,
@@ -77,34 +75,51 @@ StepGraphs::StepGraphs(cudaStream_t stream) : stream_(stream) {
 StepGraphs::~StepGraphs() {
   cudaStreamSynchronize(stream_);
   for (const auto& [form, executable] : executables_) cudaGraphExecDestroy(executable.graph);
-  if (ended_ != nullptr && !ended_is_kept_) cudaGraphExecDestroy(ended_);
-  destroy_retired(0);
+  destroy_retired();
   cudaStreamDestroy(captured_);
 }
 
-cudaStream_t StepGraphs::begin() {
-  TROUPE_CHECK(!capturing_, "a step begins before the last one's end");
-  // Relaxed: other streams of this thread, and memory, are used meanwhile.
-  check_cuda(kOp, cudaStreamBeginCapture(captured_, cudaStreamCaptureModeRelaxed));
-  capturing_ = true;
-  return captured_;
+LaunchList& StepGraphs::begin() {
+  TROUPE_CHECK(!recording_, "a step begins before the last one's end");
+  launches_.clear();
+  recording_ = true;
+  return launches_;
 }
 
 void StepGraphs::end() {
-  TROUPE_CHECK(capturing_, "a step ends that has not begun");
-  cudaGraph_t graph = nullptr;
-  check_cuda(kOp, cudaStreamEndCapture(captured_, &graph));
-  capturing_ = false;
-  ended_ = executable_of(graph);
-  check_cuda(kOp, cudaGraphDestroy(graph));
+  TROUPE_CHECK(recording_, "a step ends that has not begun");
+  recording_ = false;
+  ended_ = unchanged();
+  if (ended_ != nullptr) {
+    ++unchanged_count_;
+  } else {
+    const cudaGraph_t graph = capture();
+    ended_ = &executable_of(graph);
+    check_cuda(kOp, cudaGraphDestroy(graph));
+    std::swap(ended_->launches, launches_);
+  }
+  ended_->used_at = launched_count_;
 }
 
 void StepGraphs::launch() {
   TROUPE_CHECK(ended_ != nullptr, "no step has ended since the last launch");
   ++launched_count_;
-  const cudaGraphExec_t graph = std::exchange(ended_, nullptr);
-  check_cuda(kOp, cudaGraphLaunch(graph, stream_));
-  if (!ended_is_kept_) retire(graph);
+  check_cuda(kOp, cudaGraphLaunch(std::exchange(ended_, nullptr)->graph, stream_));
+}
+
+StepGraphs::Executable* StepGraphs::unchanged() {
+  const auto found = std::find_if(executables_.begin(), executables_.end(),
+                                  [&](const auto& kept) { return kept.second.launches == launches_; });
+  return found == executables_.end() ? nullptr : &found->second;
+}
+
+cudaGraph_t StepGraphs::capture() const {
+  // Relaxed: other streams of this thread, and memory, are used meanwhile.
+  check_cuda(kOp, cudaStreamBeginCapture(captured_, cudaStreamCaptureModeRelaxed));
+  launches_.issue(captured_);
+  cudaGraph_t graph = nullptr;
+  check_cuda(kOp, cudaStreamEndCapture(captured_, &graph));
+  return graph;
 }
 
 bool StepGraphs::Form::may_be_updated() const {
@@ -130,21 +145,23 @@ StepGraphs::Form StepGraphs::form_of(cudaGraph_t graph) {
   return form;
 }
 
-cudaGraphExec_t StepGraphs::executable_of(cudaGraph_t graph) {
+// The executable of the graph's form, which makes its launches now.
+StepGraphs::Executable& StepGraphs::executable_of(cudaGraph_t graph) {
   Form form = form_of(graph);
-  destroy_retired(kRetiredMax - 1);
-  ended_is_kept_ = form.may_be_updated();
-  if (!ended_is_kept_) return instantiate(graph);
+  destroy_retired();
+  const bool may_be_updated = form.may_be_updated();
   if (!executables_.contains(form) && executables_.size() == kExecutablesMax) drop_oldest();
   Executable& executable = executables_[std::move(form)];
-  executable.used_at = launched_count_;
   if (executable.graph != nullptr) {
     cudaGraphExecUpdateResultInfo result = {};
-    if (cudaGraphExecUpdate(executable.graph, graph, &result) == cudaSuccess) return executable.graph;
+    if (may_be_updated && cudaGraphExecUpdate(executable.graph, graph, &result) == cudaSuccess) {
+      return executable;
+    }
     cudaGetLastError();  // it is forgotten: nodes of other kinds
     retire(executable.graph);
   }
-  return executable.graph = instantiate(graph);
+  executable.graph = instantiate(graph);
+  return executable;
 }
 
 cudaGraphExec_t StepGraphs::instantiate(cudaGraph_t graph) {
@@ -168,19 +185,13 @@ void StepGraphs::retire(cudaGraphExec_t graph) {
   check_cuda(kOp, cudaEventRecord(retired.done, stream_));
 }
 
-// Destroys the ones that are done; and, waiting for them, more until `left_max` are left.
-void StepGraphs::destroy_retired(size_t left_max) {
-  while (!retired_.empty()) {
-    const Retired& oldest = retired_.front();
-    if (retired_.size() > left_max) {
-      check_cuda(kOp, cudaEventSynchronize(oldest.done));
-    } else if (cudaEventQuery(oldest.done) != cudaSuccess) {
-      cudaGetLastError();  // it is forgotten: not ready
-      return;
-    }
-    check_cuda(kOp, cudaEventDestroy(oldest.done));
-    check_cuda(kOp, cudaGraphExecDestroy(oldest.graph));
-    retired_.pop_front();
+// Waits for them: each had its last launch before the step that was launched last, which is all that a step
+// may run ahead of.
+void StepGraphs::destroy_retired() {
+  for (; !retired_.empty(); retired_.pop_front()) {
+    check_cuda(kOp, cudaEventSynchronize(retired_.front().done));
+    check_cuda(kOp, cudaEventDestroy(retired_.front().done));
+    check_cuda(kOp, cudaGraphExecDestroy(retired_.front().graph));
   }
 }
 

@@ -112,8 +112,10 @@ TEST(ApiParse, NamesFieldAndRightValueOnWrongTypesAndRanges) {
       {R"("frequency_penalty":"x")",
        "frequency_penalty: 'frequency_penalty' must be a number from -2 to 2, not \"x\"."},
       {R"("logit_bias":[1])",
+       "logit_bias[0]: 'logit_bias[0]' must be a pair of a token id and a bias, not 1."},
+      {R"("logit_bias":7)",
        "logit_bias: 'logit_bias' must be an object of at most 4096 token ids, each with a bias from -100 to "
-       "100, not an array."},
+       "100, not 7."},
       {R"("logit_bias":{"7":101})",
        "logit_bias.7: 'logit_bias.7' must be a number from -100 to 100, not 101."},
       {R"("logit_bias":{"07":1})",
@@ -243,14 +245,13 @@ TEST(ApiParse, RefusesUnsupportedFieldsUnlessNeutral) {
       {"function_call", {R"({"name":"f"})"}},
       {"audio", {"{}"}},
       {"modalities", {R"(["text","audio"])", "[]"}},
-      {"min_tokens", {"1"}},
+      {"guidance_scale", {"1.5"}},
       {"include_stop_str_in_output", {"true"}},
       {"skip_special_tokens", {"false"}},
       {"add_special_tokens", {"true"}},
       {"truncate_prompt_tokens", {"5"}},
       {"prompt_embeds", {"\"x\""}},
       {"return_token_ids", {"true"}},
-      {"typical_p", {"0.9"}},
   };
   for (const auto& [name, values] : refused) {
     for (const std::string& value : values) {
@@ -278,8 +279,8 @@ TEST(ApiParse, RefusesUnsupportedFieldsUnlessNeutral) {
                                   R"("functions":[])",
                                   R"("skip_special_tokens":true)",
                                   R"("add_special_tokens":false)",
-                                  R"("typical_p":1.0)",
-                                  R"("typical_p":1)",
+                                  R"("guidance_scale":1.0,"cfg_scale":0,"negative_prompt":"x")",
+                                  R"("banned_strings":[],"json_schema":{},"grammar":"")",
                                   R"("truncate_prompt_tokens":null)"}) {
     EXPECT_EQ(fault_of(chat_with("," + field)), "accepted") << field;
   }

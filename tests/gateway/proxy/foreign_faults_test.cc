@@ -337,7 +337,7 @@ TEST(ForeignFaults, NoCookieOfAWorkerIsSetAtTheClient) {
 TEST(ForeignFaults, WhatOnlyTheyUnderstandIsPassedOnAsItCame) {
   for (const std::string fields :
        {R"("response_format":{"type":"json_schema","json_schema":{}})", R"("tool_choice":"required")",
-        R"("min_tokens":3)", R"("temperature":2.5)", R"("structured_outputs":{"json":{}})", R"("n":64)",
+        R"("xtc_probability":3)", R"("temperature":2.5)", R"("structured_outputs":{"json":{}})", R"("n":64)",
         R"("continue_final_message":true)", R"("return_token_ids":true)"}) {
     Loop loop;
     StubWorker theirs(loop, answer_whole), ours(loop, answer_whole);

@@ -64,7 +64,8 @@ void expect_sums_are_merged(const AttentionPlan& plan) {
 }
 
 // The memory reserved for steps like this one is enough.
-void expect_within_limits(const AttentionPlan& plan, const AttentionLimits& limits, int32_t piece_keys) {
+void expect_within_limits(AttentionPlan plan, const AttentionLimits& limits, int32_t piece_keys) {
+  round_up(plan);
   EXPECT_LE(plan.partial_count, most_partials(limits, piece_keys));
   const auto bytes_of = [](const auto& array) {
     return static_cast<int64_t>(array.size() * sizeof(array[0]));
@@ -93,6 +94,40 @@ TEST(AttentionPlan, ADecodeIsPiecesOfOneSizeWhateverTheBatch) {
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(among.pieces[i].first_key, alone.pieces[i].first_key);
     EXPECT_EQ(among.pieces[i].end_key, alone.pieces[i].end_key);
+  }
+}
+
+// A launch's grid comes of them.
+TEST(AttentionPlan, StepsOfAFewMoreKeysHaveAsManyItems) {
+  std::map<std::pair<size_t, size_t>, int> sizes;
+  Step step;
+  for (int r = 0; r < 64; ++r) step.add(200 + 37 * r, 1);
+  constexpr int kSteps = 256;
+  for (int i = 0; i < kSteps; ++i) {
+    const AttentionPlan exact = step.plan(4);
+    AttentionPlan plan = exact;
+    round_up(plan);
+    ++sizes[{plan.pieces.size(), plan.merges.size()}];
+    ASSERT_LE(8 * (plan.pieces.size() - exact.pieces.size()), exact.pieces.size());
+    for (size_t n = exact.pieces.size(); n < plan.pieces.size(); ++n)
+      ASSERT_EQ(plan.pieces[n].end_row, plan.pieces[n].first_row) << "nothing to do";
+    for (size_t n = exact.merges.size(); n < plan.merges.size(); ++n)
+      ASSERT_EQ(plan.merges[n].end_row, plan.merges[n].first_row);
+    for (int32_t& keys : step.contexts) ++keys;
+  }
+  EXPECT_LE(sizes.size(), 5u) << "of " << kSteps << " steps, with a piece more in every fourth";
+}
+
+TEST(AttentionPlan, ARoundedCountIsAFewMoreOrAnEighth) {
+  for (const size_t step : {kPiecesStep, kMergesStep}) {
+    EXPECT_EQ(rounded_count(0, step), 0u);
+    for (size_t count = 1; count < 5000; ++count) {
+      const size_t rounded = rounded_count(count, step);
+      ASSERT_GE(rounded, count);
+      ASSERT_LT(rounded - count, std::max(std::min(step, count), count / 8 + 1)) << count;
+      ASSERT_LE(rounded, rounded_count(count + 1, step));
+      ASSERT_EQ(rounded_count(rounded, step), rounded);
+    }
   }
 }
 

@@ -148,8 +148,9 @@ TEST(CublasGemm, AFileOfWordsThatItRefusesGivesWayToItsOwnGuess) {
   tuning.put(cuda::product_key("a device", make_library()->version(), product.operands()),
              "library 1.2.3.4.5.6.7.8", 1);
   ASSERT_TRUE(tuning.save().ok());
-  cuda::Products products(nullptr, make_library(),
-                          {.device = "a device", .measures = true, .tune_file = dir.path() + "/tuning"});
+  cuda::Products products(
+      nullptr, {make_library(), nullptr},
+      {.device = "a device", .cuda = {.measures = true, .tune_file = dir.path() + "/tuning"}});
   const cuda::ProductCandidate chosen = products.choose(product.operands());
   EXPECT_EQ(products.measured_count(), 0) << "its words were taken as they are";
   products.multiply(nullptr, chosen, product.operands());
@@ -295,9 +296,10 @@ TEST(CublasGemm, AStepsGraphIsItsLaunchesInEveryNumberOfRows) {
     for (int64_t rows = 33; rows <= 200; rows += 7) {
       up.clear();
       down.clear();
-      const cudaStream_t captured = graphs.begin();
+      cuda::LaunchStream recorded(nullptr);
+      recorded.list = &graphs.begin();
       for (const Product* product : {&up, &down}) {
-        ASSERT_TRUE(library->launch(captured, product->first(rows), -1));
+        ASSERT_TRUE(library->launch(recorded, product->first(rows), -1));
       }
       graphs.end();
       graphs.launch();

@@ -26,6 +26,19 @@ TEST(CudaSample, DrawsWhatAFullSortDraws) {
   }
 }
 
+// The device edits their logits, the host draws.
+TEST(CudaSample, RowsWithAChainAreDrawnAsOnTheCpu) {
+  const auto cpu = make_backend("cpu", {}).value();
+  const auto cuda = make_cuda(DType::kFloat32);
+  std::mt19937 random(13);
+  for (const int64_t vocab : {1, 33, 1000, 6000}) {
+    for (int round = 0; round < (kSanitized ? 1 : 4); ++round) {
+      const SampleCases cases(12, vocab, random);
+      EXPECT_EQ(cases.drawn_by_chains(*cuda), cases.drawn_by_chains(*cpu)) << vocab << ", round " << round;
+    }
+  }
+}
+
 TEST(CudaSample, ARowDoesNotDependOnItsNeighbours) {
   const auto cuda = make_cuda(DType::kFloat32);
   std::mt19937 random(10);

@@ -1,4 +1,5 @@
-// Part of the emulated module alone: lets a program that opened it count the kernels it has loaded.
+// Part of the emulated module alone: lets a program that opened it count the kernels it has loaded, and the
+// host's calls.
 
 #include <cstdint>
 
@@ -12,6 +13,10 @@ __attribute__((visibility("default"))) uint64_t troupe_emulated_kernels_launched
 
 __attribute__((visibility("default"))) void troupe_emulated_forget_kernels() {
   troupe::emulated::forget_kernels();
+}
+
+__attribute__((visibility("default"))) uint64_t troupe_emulated_driver_calls() {
+  return troupe::emulated::driver_calls().all();
 }
 
 }  // extern "C"

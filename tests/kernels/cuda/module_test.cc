@@ -214,4 +214,41 @@ TEST(StepArrays, AWholeStepsArraysGoTogether) {
   emulated::set_late(false);
 }
 
+// Or a step's launches would be others, for nothing (step_graphs.h).
+TEST(StepArrays, AnArrayWithoutValuesHasThePlaceOfOneWithSome) {
+  cuda::Watchdog watchdog(kWaitsForEver);
+  cuda::StepArrays arrays(nullptr, watchdog, [] { FAIL() << "nothing changes"; });
+  arrays.reserve_whole(4 * static_cast<int64_t>(cuda::StepArrays::kAlignment));
+  const std::vector<int32_t> rows{1, 2}, none, edits{3};
+  const auto place_of_edits = [&](const std::vector<int32_t>& values) {
+    arrays.begin_step(/*whole=*/true);
+    arrays.of(cuda::StepArray::kRows, rows);
+    const int32_t* const place = arrays.of(cuda::StepArray::kLogitEdits, values);
+    arrays.send();
+    arrays.end_step();
+    return place;
+  };
+  EXPECT_EQ(place_of_edits(none), place_of_edits(edits));
+}
+
+TEST(StepArrays, ScratchIsLookedAtEachTime) {
+  cuda::Watchdog watchdog(kWaitsForEver);
+  cuda::StepArrays arrays(nullptr, watchdog, [] {});
+  for (const bool whole : {false, true}) {
+    if (whole) arrays.reserve_whole(4 * static_cast<int64_t>(cuda::StepArrays::kAlignment));
+    std::vector<int32_t> scratch{1, 2};
+    arrays.begin_step(whole);
+    const int32_t* const first = arrays.of_scratch(cuda::StepArray::kDraws, scratch);
+    scratch[1] = 3;
+    const int32_t* const second = arrays.of_scratch(cuda::StepArray::kDraws, scratch);
+    EXPECT_EQ(second == first, !whole) << "one that is sent later keeps its values";
+    arrays.send();
+    EXPECT_EQ(second[1], 3);
+    if (whole) {
+      EXPECT_EQ(first[1], 2);
+    }
+    arrays.end_step();
+  }
+}
+
 }  // namespace troupe::module_test

@@ -30,7 +30,8 @@ class FakeLibrary final : public cuda::LibraryGemm {
     }
     return -1;
   }
-  bool launch(cudaStream_t stream, const cuda::ProductOperands& operands, int algorithm) override {
+  bool launch(const cuda::LaunchStream& stream, const cuda::ProductOperands& operands,
+              int algorithm) override {
     if (algorithm == 2 && operands.x.shape[0] > 100) return false;
     launched_->push_back(algorithm);
     cuda::tiled_gemm(stream, operands);
@@ -43,19 +44,25 @@ class FakeLibrary final : public cuda::LibraryGemm {
 
 class ProductsChoice : public testing::Test {
  protected:
-  // Seconds by the algorithm that was launched last; without one it was the own kernel.
-  std::unique_ptr<cuda::Products> make_products(std::map<int, double> seconds) {
+  // As the seconds' algorithms.
+  static constexpr int kRows = -1, kSwapAb = -2;
+
+  // Seconds by the algorithm that was launched last.
+  std::unique_ptr<cuda::Products> make_products(std::map<int, double> seconds, bool has_swap_ab = false) {
+    std::unique_ptr<cuda::SwapAb> swap_ab;
+    if (has_swap_ab) swap_ab = *cuda::SwapAb::make();
     return std::make_unique<cuda::Products>(
-        nullptr, std::make_unique<FakeLibrary>(&launched_),
+        nullptr, cuda::Products::Others{std::make_unique<FakeLibrary>(&launched_), std::move(swap_ab)},
         cuda::Products::Options{.device = "a device",
-                                .measures = true,
-                                .tune_file = dir_.path() + "/tuning",
+                                .cuda = {.measures = true, .tune_file = dir_.path() + "/tuning"},
                                 .timer = [this, seconds](const std::function<void()>& launch) {
                                   const size_t before = launched_.size();
                                   launch();
-                                  return seconds.at(launched_.size() > before ? launched_.back() : -1);
+                                  if (launched_.size() > before) return seconds.at(launched_.back());
+                                  return seconds.at(is_swap_ab_last() ? kSwapAb : kRows);
                                 }});
   }
+  static bool is_swap_ab_last() { return emulated::last_launch().block.x == 288; }
   // The algorithms launched for it, the measurements included.
   std::vector<int> multiply(cuda::Products& products, int64_t rows, bool accumulate = false) {
     launched_.clear();
@@ -89,6 +96,89 @@ TEST_F(ProductsChoice, TheOwnKernelIsMeasuredAmongThemWhereItTakesTheShape) {
   const auto products = make_products({{-1, 1}, {0, 3}, {1, 4}, {2, 2}});
   EXPECT_EQ(multiply(*products, 8), (std::vector<int>{0, 1, 2}));
   EXPECT_EQ(multiply(*products, 7), std::vector<int>());
+}
+
+TEST_F(ProductsChoice, HoppersKernelIsMeasuredAmongThemAndKnownToTheNextStart) {
+  const auto first = make_products({{kRows, 2}, {0, 3}, {1, 4}, {2, 5}, {kSwapAb, 1}}, /*has_swap_ab=*/true);
+  for (const auto& [rows, is_best] : {std::pair(8, false), std::pair(9, true), std::pair(64, true)}) {
+    multiply(*first, rows);
+    EXPECT_EQ(is_swap_ab_last(), is_best) << rows;
+  }
+  ASSERT_TRUE(first->save().ok());
+  const auto second = make_products({}, /*has_swap_ab=*/true);
+  EXPECT_EQ(multiply(*second, 50), std::vector<int>());
+  EXPECT_TRUE(is_swap_ab_last());
+  const auto slower = make_products({{kRows, 2}, {0, 1}, {1, 4}, {2, 5}, {kSwapAb, 3}}, /*has_swap_ab=*/true);
+  EXPECT_EQ(multiply(*slower, 128).back(), 0) << "more rows than it takes";
+  const auto without = make_products({{kRows, 9}, {0, 3}, {1, 1}, {2, 2}});
+  EXPECT_EQ(multiply(*without, 64), (std::vector<int>{0, 1, 2, 1})) << "measured anew where there is none";
+}
+
+// Gate and up at once against both ops: of a weight that is multiplied 64 wide.
+class GatedChoice : public ProductsChoice {
+ protected:
+  // The seconds of product and silu_mul apart are the algorithm's, too.
+  std::optional<cuda::ProductCandidate> choose(cuda::Products& products, int64_t rows) {
+    x_ = OwnedTensor::random(DType::kBFloat16, {rows, 64}, random_);
+    mixed_ = OwnedTensor(DType::kBFloat16, {rows, 48});
+    gated_ = OwnedTensor(DType::kBFloat16, {rows, 24});
+    return products.choose_gated(operands(), {gated_.view()});
+  }
+  cuda::ProductOperands operands() const { return {x_.view(), weight_.view(), mixed_.view()}; }
+
+  OwnedTensor x_{DType::kBFloat16, {1, 1}}, mixed_ = x_, gated_ = x_;
+};
+
+TEST_F(GatedChoice, IsOneLaunchWhereThatIsMeasuredToBeFaster) {
+  // The library's product is the fastest by itself, but with silu_mul behind it takes longer.
+  int measured = 0;
+  const auto seconds_of = [&](const std::function<void()>& launch) {
+    const size_t before = launched_.size();
+    const uint64_t first = emulated::last_launch().number;
+    launch();
+    ++measured;
+    const bool has_silu = emulated::last_launch().number - first == 2;
+    if (launched_.size() > before) return has_silu ? 6.0 : 4.0;
+    return is_swap_ab_last() ? 5.0 : 7.0;
+  };
+  const auto make = [&] {
+    return std::make_unique<cuda::Products>(
+        nullptr, cuda::Products::Others{std::make_unique<FakeLibrary>(&launched_), *cuda::SwapAb::make()},
+        cuda::Products::Options{.device = "a device",
+                                .cuda = {.measures = true, .tune_file = dir_.path() + "/tuning"},
+                                .timer = seconds_of});
+  };
+  const auto products = make();
+  using Kind = cuda::ProductCandidate::Kind;
+  const auto chosen = choose(*products, 20);
+  ASSERT_TRUE(chosen.has_value());
+  EXPECT_EQ(chosen->kind, Kind::kSwapAb);
+  EXPECT_EQ(products->choose(operands()).kind, Kind::kSwapAb) << "the same bits from then on";
+  EXPECT_EQ(measured, 5 + 3);
+  EXPECT_TRUE(choose(*products, 30).has_value());
+  EXPECT_EQ(measured, 5 + 3) << "of the same bucket";
+  ASSERT_TRUE(products->save().ok());
+  EXPECT_EQ(choose(*make(), 25)->kind, Kind::kSwapAb);
+  EXPECT_EQ(measured, 5 + 3) << "known to the next start";
+}
+
+TEST_F(GatedChoice, IsApartWhereThatIsFaster) {
+  const auto products =
+      make_products({{kRows, 9}, {0, 3}, {1, 1}, {2, 2}, {kSwapAb, 5}}, /*has_swap_ab=*/true);
+  EXPECT_FALSE(choose(*products, 64).has_value());
+  EXPECT_EQ(products->choose(operands()).algorithm, 1);
+  ASSERT_TRUE(products->save().ok());
+  const auto next = make_products({}, /*has_swap_ab=*/true);
+  EXPECT_FALSE(choose(*next, 33).has_value());
+  EXPECT_EQ(next->measured_count(), 0);
+}
+
+TEST_F(GatedChoice, FollowsTheProductWhereHoppersKernelDoesNotTakeIt) {
+  const auto products =
+      make_products({{kRows, 1}, {0, 3}, {1, 4}, {2, 2}, {kSwapAb, 5}}, /*has_swap_ab=*/true);
+  EXPECT_TRUE(choose(*products, 8).has_value());
+  EXPECT_FALSE(choose(*products, 65).has_value());
+  EXPECT_EQ(products->measured_count(), 2) << "of the products alone";
 }
 
 TEST_F(ProductsChoice, MeasuringAddsNothingToASum) {
@@ -125,7 +215,8 @@ TEST_F(ProductsChoice, AFileOfUnknownNamesIsMeasuredAnew) {
 }
 
 TEST_F(ProductsChoice, WithoutMeasuringTheLibraryGuessesForEachNumberOfRows) {
-  cuda::Products products(nullptr, std::make_unique<FakeLibrary>(&launched_), {.device = "a device"});
+  cuda::Products products(nullptr, {std::make_unique<FakeLibrary>(&launched_), nullptr},
+                          {.device = "a device"});
   EXPECT_EQ(multiply(products, 90), (std::vector<int>{-1}));
   EXPECT_EQ(multiply(products, 120), (std::vector<int>{-1}));
   EXPECT_EQ(multiply(products, 8), std::vector<int>()) << "the own kernel";

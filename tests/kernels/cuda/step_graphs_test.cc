@@ -15,6 +15,13 @@ namespace troupe::step_graphs_test {
 
 using namespace cuda_testing;
 
+// Launches that a step's list gets.
+cuda::LaunchStream into(cuda::LaunchList& list, bool overlaps = false) {
+  cuda::LaunchStream stream(nullptr, overlaps);
+  stream.list = &list;
+  return stream;
+}
+
 class CudaGraphs : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -35,10 +42,10 @@ TEST_F(CudaGraphs, AreMadeOncePerForm) {
   cuda::StepGraphs graphs(stream_);
   for (int step = 0; step < 12; ++step) {
     const int launches = 1 + step % 3;
-    const cudaStream_t captured = graphs.begin();
+    const auto recorded = into(graphs.begin());
     for (int i = 0; i < launches; ++i) {
       const int64_t count = 10 + step + i;  // another grid's worth each time
-      cuda::round_vector(captured, Tensor::make(x.view().data, DType::kFloat32, {count}),
+      cuda::round_vector(recorded, Tensor::make(x.view().data, DType::kFloat32, {count}),
                          Tensor::make(out.view().data, DType::kBFloat16, {count}));
     }
     graphs.end();
@@ -46,6 +53,7 @@ TEST_F(CudaGraphs, AreMadeOncePerForm) {
   }
   EXPECT_EQ(graphs.launched_count(), 12);
   EXPECT_EQ(graphs.instantiated_count(), 3) << "one for each number of kernels";
+  EXPECT_EQ(graphs.unchanged_count(), 0);
   EXPECT_EQ(out.at(0), 0) << "nobody waited for it yet";
   cudaStreamSynchronize(stream_);
   for (int64_t i = 0; i < 23; ++i) {
@@ -59,9 +67,8 @@ TEST_F(CudaGraphs, KeepOverlappingLaunchesApartFromOthers) {
   OwnedTensor x(DType::kFloat32, {4}), out(DType::kBFloat16, {4});
   cuda::StepGraphs graphs(stream_);
   for (int step = 0; step < 12; ++step) {
-    const cudaStream_t captured = graphs.begin();
-    for (int i = 0; i < 3; ++i)
-      cuda::round_vector(cuda::LaunchStream(captured, i == 1 + step % 2), x.view(), out.view());
+    cuda::LaunchList& list = graphs.begin();
+    for (int i = 0; i < 3; ++i) cuda::round_vector(into(list, i == 1 + step % 2), x.view(), out.view());
     graphs.end();
     graphs.launch();
   }
@@ -72,11 +79,25 @@ __global__ void add_one(int* to) {
   if (blockIdx.x == 0 && blockIdx.y == 0) ++*to;
 }
 
-// In clusters of x · y blocks.
-void launch_cluster(cudaStream_t stream, unsigned x, unsigned y, int* to) {
-  cudaLaunchAttribute cluster{cudaLaunchAttributeClusterDimension, {0, {x, y, 1}, 0}};
-  const cudaLaunchConfig_t config{dim3(8, 8), 1, 0, stream, &cluster, 1};
-  ASSERT_EQ(cudaLaunchKernelEx(&config, add_one, to), cudaSuccess);
+// Launches that only a library makes: in clusters of x · y blocks, and a write of zeros.
+struct ClusterLaunch {
+  unsigned x, y;
+  int* to;
+};
+void launch_cluster(cuda::LaunchList& list, unsigned x, unsigned y, int* to) {
+  const auto issue = [](cudaStream_t stream, const char*, const unsigned char* values) {
+    const auto of = cuda::read_values<ClusterLaunch>(values);
+    cudaLaunchAttribute cluster{cudaLaunchAttributeClusterDimension, {0, {of.x, of.y, 1}, 0}};
+    const cudaLaunchConfig_t config{dim3(8, 8), 1, 0, stream, &cluster, 1};
+    ASSERT_EQ(cudaLaunchKernelEx(&config, add_one, of.to), cudaSuccess);
+  };
+  list.add("cluster", issue, ClusterLaunch{x, y, to});
+}
+void write_zeros(cuda::LaunchList& list, void* to) {
+  const auto issue = [](cudaStream_t stream, const char*, const unsigned char* values) {
+    ASSERT_EQ(cudaMemsetAsync(cuda::read_values<void*>(values), 0, 4, stream), cudaSuccess);
+  };
+  list.add("zeros", issue, to);
 }
 
 int64_t memory_in_use() {
@@ -90,9 +111,9 @@ TEST_F(CudaGraphs, KeepKernelsOfOtherClustersApart) {
   std::array<int, 3> sums{};
   cuda::StepGraphs graphs(stream_);
   for (int step = 0; step < 24; ++step) {
-    const cudaStream_t captured = graphs.begin();
+    cuda::LaunchList& list = graphs.begin();
     for (int i = 0; i < 3; ++i)
-      launch_cluster(captured, i == 1 ? 1u << step % 4 : 2u, 1, &sums[static_cast<size_t>(i)]);
+      launch_cluster(list, i == 1 ? 1u << step % 4 : 2u, 1, &sums[static_cast<size_t>(i)]);
     graphs.end();
     graphs.launch();
   }
@@ -102,20 +123,26 @@ TEST_F(CudaGraphs, KeepKernelsOfOtherClustersApart) {
 }
 
 TEST_F(CudaGraphs, AreMadeAnewWhereAClusterHasTwoDimensions) {
-  int sum = 0;
+  std::array<int, 12> sums{};
   cuda::StepGraphs graphs(stream_);
   const int64_t before = memory_in_use();
   int64_t most = 0;
   for (int step = 0; step < 12; ++step) {
-    launch_cluster(graphs.begin(), 2, 2, &sum);
+    launch_cluster(graphs.begin(), 2, 2, &sums[static_cast<size_t>(step)]);
     graphs.end();
     most = std::max(most, memory_in_use() - before);
     graphs.launch();
   }
-  EXPECT_LT(sum, 12) << "the last step is not waited for";
+  EXPECT_EQ(sums.back(), 0) << "the last step is not waited for";
   cudaStreamSynchronize(stream_);
-  EXPECT_EQ(sum, 12);
+  EXPECT_EQ(sums, (std::array<int, 12>{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}));
   EXPECT_EQ(graphs.instantiated_count(), 12);
+  launch_cluster(graphs.begin(), 2, 2, &sums.back());
+  graphs.end();
+  graphs.launch();
+  cudaStreamSynchronize(stream_);
+  EXPECT_EQ(graphs.instantiated_count(), 12) << "what has not changed needs no update";
+  EXPECT_EQ(sums.back(), 2);
   constexpr int64_t kOneGraph = 8 << 20;
   EXPECT_LE(most, 2 * kOneGraph) << "a step's, and that of the step before it";
 }
@@ -126,13 +153,13 @@ TEST_F(CudaGraphs, AGraphUnderWayIsNotDestroyed) {
   OwnedTensor x(DType::kFloat32, {4}), out(DType::kBFloat16, {4});
   cuda::StepGraphs graphs(stream_);
   for (int step = 0; step < 12; ++step) {
-    const cudaStream_t captured = graphs.begin();
+    cuda::LaunchList& list = graphs.begin();
     if (step % 2 == 0) {
-      cuda::round_vector(captured, x.view(), out.view());
+      cuda::round_vector(into(list), x.view(), out.view());
     } else {
-      ASSERT_EQ(cudaMemsetAsync(out.view().data, 0, 4, captured), cudaSuccess);
+      write_zeros(list, out.view().data);
     }
-    launch_cluster(captured, 1, 1, &sum);
+    launch_cluster(list, 1, 1, &sum);
     graphs.end();
     graphs.launch();
   }
@@ -165,8 +192,8 @@ TEST_F(CudaGraphs, ForgetTheOldestForm) {
   OwnedTensor x(DType::kFloat32, {4}), out(DType::kBFloat16, {4});
   cuda::StepGraphs graphs(stream_);
   const auto step = [&](int launches) {
-    const cudaStream_t captured = graphs.begin();
-    for (int i = 0; i < launches; ++i) cuda::round_vector(captured, x.view(), out.view());
+    const auto recorded = into(graphs.begin());
+    for (int i = 0; i < launches; ++i) cuda::round_vector(recorded, x.view(), out.view());
     graphs.end();
     graphs.launch();
   };

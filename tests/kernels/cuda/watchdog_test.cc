@@ -105,6 +105,7 @@ TEST_F(Watchdog, ABackendsWaitsEnd) {
         << "a step that nothing is read of";
     emulated::set_hung(false);
     (*readback)->wait();
+    EXPECT_EQ(backend->graphs().unchanged, graphs ? 1 : 0) << "the step that is named was not captured";
   }
 }
 

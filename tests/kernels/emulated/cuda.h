@@ -15,12 +15,14 @@ enum CUtensorMapSwizzle { CU_TENSOR_MAP_SWIZZLE_128B = 3 };
 enum CUtensorMapL2promotion { CU_TENSOR_MAP_L2_PROMOTION_L2_256B = 3 };
 enum CUtensorMapFloatOOBfill { CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE = 0 };
 
-// A map of two dimensions.
+// A map of two dimensions, or of three: of planes.
 struct alignas(64) CUtensorMap {
   const unsigned char* data;
   uint64_t columns, rows;
   uint64_t row_bytes;  // from row to row
   uint32_t box_columns, box_rows;
+  uint64_t planes = 1, plane_bytes = 0;
+  uint32_t box_planes = 1;
 };
 
 // Refuses what the device's would (CUDA driver API, "Tensor Map Object Management") and what is not emulated.

@@ -67,6 +67,23 @@ struct LaunchRecord {
 // The launch, of any thread, that ended last. Of a kernel of cuBLASLt's (cublasLt.h) the number alone.
 LaunchRecord last_launch();
 
+// The host's calls that launching steps is made of, since the process began.
+struct DriverCalls {
+  uint64_t launches = 0;        // cudaLaunchKernelEx, captured ones too
+  uint64_t products = 0;        // cublasLtMatmul, likewise
+  uint64_t attributes = 0;      // cudaFuncSetAttribute
+  uint64_t captures = 0;        // cudaStreamBeginCapture and its end
+  uint64_t looks = 0;           // at a graph: its nodes, its edges, a node's type and attributes
+  uint64_t updates = 0;         // cudaGraphExecUpdate
+  uint64_t instantiations = 0;  // cudaGraphInstantiate
+  uint64_t graph_launches = 0;  // cudaGraphLaunch
+  uint64_t all() const {
+    return launches + products + attributes + 2 * captures + looks + updates + instantiations +
+           graph_launches;
+  }
+};
+DriverCalls driver_calls();
+
 // Kernels, of this source's own, that were launched or captured since forget_kernels(). A device loads a
 // kernel's code at its first launch (CUDA_MODULE_LOADING), which takes long enough to delay a request.
 uint64_t kernels_launched();

@@ -24,6 +24,9 @@ void give_graph_memory();
 // A launch ended: it is the last_launch() from now on, with the next number.
 void note_launch(LaunchRecord launch);
 
+// One more of them.
+void count_call(uint64_t DriverCalls::*which);
+
 // Returns `error` and keeps it for this thread's cudaGetLastError.
 cudaError_t noted(cudaError_t error);
 

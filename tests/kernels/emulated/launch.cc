@@ -23,6 +23,7 @@ struct Launches {
   Order order = Order::kForward;
   uint32_t seed = 0;
   LaunchRecord last;
+  DriverCalls calls;
   std::unordered_set<const void*> kernels;                        // that were launched
   std::unordered_map<const void*, int> dynamic_shared_bytes_max;  // of a kernel that may have more than any
 };
@@ -98,6 +99,16 @@ LaunchRecord last_launch() {
   return launches().last;
 }
 
+void count_call(uint64_t DriverCalls::*which) {
+  const std::lock_guard lock(launches().mutex);
+  ++(launches().calls.*which);
+}
+
+DriverCalls driver_calls() {
+  const std::lock_guard lock(launches().mutex);
+  return launches().calls;
+}
+
 uint64_t kernels_launched() {
   const std::lock_guard lock(launches().mutex);
   return launches().kernels.size();
@@ -120,6 +131,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Entry e
   grid.dependent = is_dependent(config);
   {
     const std::lock_guard lock(launches().mutex);
+    ++launches().calls.launches;
     const cudaError_t error = check_launch(config, kernel);
     if (error != cudaSuccess) return noted(error);
     launches().kernels.insert(kernel);
@@ -148,6 +160,7 @@ cudaError_t set_kernel_attribute(const void* kernel, cudaFuncAttribute attribute
   if (value < 0 || value > shared_bytes_of_processor() - kReservedSharedBytes)
     return noted(cudaErrorInvalidValue);
   const std::lock_guard lock(launches().mutex);
+  ++launches().calls.attributes;
   launches().dynamic_shared_bytes_max[kernel] = value;
   return cudaSuccess;
 }

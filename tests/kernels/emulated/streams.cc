@@ -256,6 +256,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   if (stream == nullptr || stream->captured != nullptr) return noted(cudaErrorStreamCaptureUnsupported);
+  count_call(&DriverCalls::captures);
   stream->captured = std::make_unique<CUgraph_st>();
   ++capturing_count;
   return cudaSuccess;
@@ -271,6 +272,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
 }
 
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
+  count_call(&DriverCalls::looks);
   *count = graph->nodes.size();
   for (size_t i = 0; nodes != nullptr && i < *count; ++i)
     nodes[place_in_list(*graph, i, *count)] = &graph->nodes[i];
@@ -279,6 +281,7 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t*
 
 cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
                               cudaGraphEdgeData* edges, size_t* count) {
+  count_call(&DriverCalls::looks);
   *count = graph->nodes.empty() ? 0 : graph->nodes.size() - 1;
   for (size_t i = 0; edges != nullptr && i < *count; ++i) {
     const size_t place = place_in_list(*graph, i, *count);
@@ -292,12 +295,14 @@ cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGrap
 }
 
 cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
+  count_call(&DriverCalls::looks);
   *type = node->work.kernel != nullptr ? cudaGraphNodeTypeKernel : cudaGraphNodeTypeMemcpy;
   return cudaSuccess;
 }
 
 cudaError_t cudaGraphKernelNodeGetAttribute(cudaGraphNode_t node, cudaLaunchAttributeID id,
                                             cudaLaunchAttributeValue* value) {
+  count_call(&DriverCalls::looks);
   if (node->work.kernel == nullptr || id != cudaLaunchAttributeClusterDimension) {
     return noted(cudaErrorInvalidValue);
   }
@@ -307,6 +312,7 @@ cudaError_t cudaGraphKernelNodeGetAttribute(cudaGraphNode_t node, cudaLaunchAttr
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
+  count_call(&DriverCalls::instantiations);
   *executable = new CUgraphExec_st;
   for (const CUgraphNode_st& node : graph->nodes) (*executable)->nodes.push_back(node.work);
   take_graph_memory();
@@ -315,6 +321,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
 
 cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable, cudaGraph_t graph,
                                 cudaGraphExecUpdateResultInfo*) {
+  count_call(&DriverCalls::updates);
   const auto same_kind = [](const Work& a, const CUgraphNode_st& b) {
     return (a.kernel == nullptr) == (b.work.kernel == nullptr) &&
            (a.begin == nullptr) == (b.work.begin == nullptr);
@@ -328,6 +335,7 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable, cudaGraph_t graph,
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  count_call(&DriverCalls::graph_launches);
   for (const Work& node : executable->nodes) stream->queue->push(node);
   executable->queue = stream->queue;
   executable->end = stream->queue->end();

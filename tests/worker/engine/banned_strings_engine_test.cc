@@ -32,7 +32,8 @@ TokenId draw(const EngineHarness& h, const EngineRequest& r, const std::vector<T
   std::vector<float> logits = h.model.logits_after(context);
   if (const auto adjuster = LogitAdjuster::make(r.sampling, r.prompt)) {
     for (const TokenId token : answer) adjuster->add_emitted(token);
-    edit_logits(logits, {.draw = {}, .penalties = adjuster->penalties(), .edits = adjuster->edits()});
+    edit_logits(logits,
+                {.draw = {}, .penalties = adjuster->penalties(), .edits = adjuster->edits(answer.size())});
   }
   for (const TokenId token : banned) {
     logits[static_cast<size_t>(token)] = -std::numeric_limits<float>::infinity();

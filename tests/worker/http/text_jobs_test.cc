@@ -75,6 +75,28 @@ TEST_F(TextJobsTest, ACostlyTextEndsAndTheNextOneRuns) {
   }
 }
 
+// Tells which thread the last copy of a job ends on.
+struct Ending {
+  ~Ending() {
+    if (on != nullptr) *on = std::this_thread::get_id();
+  }
+  std::thread::id* on;
+};
+
+TEST(TextJobsExecutor, MayBeGoneOnceAJobHasItsResult) {
+  TextJobs jobs(milliseconds(2000));
+  for (int i = 0; i < 500; ++i) {
+    std::thread::id ended_on;
+    asio::io_context io{1};
+    auto job = [ending = std::make_shared<Ending>(&ended_on)]() { return done(); };
+    auto result =
+        test_spawn::spawn(io.get_executor(), outcome(jobs, 10, Deadline::never(), Job(std::move(job))));
+    io.run();
+    EXPECT_EQ(result.get(), "done");
+    ASSERT_EQ(ended_on, std::this_thread::get_id()) << "the job's thread held on to it, in turn " << i;
+  }
+}
+
 TEST_F(TextJobsTest, ADeadlineEndsAJobAndWhatWaitedForIt) {
   TextJobs jobs(std::chrono::hours(1));
   const auto soon = Deadline::after(std::chrono::steady_clock::now(), milliseconds(30));

@@ -108,7 +108,7 @@ class Answers {
       row.draw = draw_params(answer.sampling, static_cast<uint64_t>(step));
       if (answer.adjuster != nullptr) {
         row.penalties = answer.adjuster->penalties();
-        row.edits = answer.adjuster->edits();
+        row.edits = answer.adjuster->edits(static_cast<uint64_t>(step));
         row.last_drawn = answer.place;
       }
       lanes.push_back(lane);

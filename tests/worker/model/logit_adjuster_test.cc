@@ -73,7 +73,7 @@ std::vector<float> adjusted(const Golden& golden) {
   EXPECT_NE(adjuster, nullptr);
   if (adjuster == nullptr) return logits;
   for (const TokenId token : golden.output) adjuster->add_emitted(token);
-  edit_logits(logits, {.draw = {}, .penalties = adjuster->penalties(), .edits = adjuster->edits()});
+  edit_logits(logits, {.draw = {}, .penalties = adjuster->penalties(), .edits = adjuster->edits(0)});
   return logits;
 }
 
@@ -121,11 +121,66 @@ TEST(LogitAdjuster, PresenceAndFrequencyIgnoreThePrompt) {
   params.frequency_penalty = 0.5f;
   const auto adjuster = LogitAdjuster::make(params, std::vector<TokenId>{0, 1});
   std::vector<float> logits{1, 1, 1, 1};
-  edit_logits(logits, {.draw = {}, .penalties = adjuster->penalties(), .edits = adjuster->edits()});
+  edit_logits(logits, {.draw = {}, .penalties = adjuster->penalties(), .edits = adjuster->edits(0)});
   EXPECT_EQ(logits, (std::vector<float>{1, 1, 1, 1}));
   for (const TokenId token : {1, 2, 2}) adjuster->add_emitted(token);
-  edit_logits(logits, {.draw = {}, .penalties = adjuster->penalties(), .edits = adjuster->edits()});
+  edit_logits(logits, {.draw = {}, .penalties = adjuster->penalties(), .edits = adjuster->edits(0)});
   EXPECT_EQ(logits, (std::vector<float>{1, -0.5f, -1, 1}));
+}
+
+// Logits that were all 1, as an adjuster leaves them.
+std::vector<float> ones_by(LogitAdjuster& adjuster, uint64_t position = 0) {
+  std::vector<float> logits(8, 1.0f);
+  edit_logits(logits, {.draw = {}, .penalties = adjuster.penalties(), .edits = adjuster.edits(position)});
+  return logits;
+}
+
+// koboldcpp's window: full in its newer half, less in the older one; exllama's decay before it.
+TEST(LogitAdjuster, TheRepetitionPenaltyHasARangeASlopeAndADecay) {
+  SamplingParams params;
+  params.repetition_penalty = 2;
+  params.history.repetition_range = 2;
+  const std::vector<TokenId> prompt{0, 1, 2, 3, 4, 5};
+  EXPECT_EQ(ones_by(*LogitAdjuster::make(params, prompt)), (std::vector<float>{1, 1, 1, 1, .5f, .5f, 1, 1}));
+  params.history.repetition_slope = 0.25f;
+  params.history.repetition_range = 4;
+  const auto sloped = LogitAdjuster::make(params, prompt);
+  EXPECT_TRUE(sloped->needs_last());
+  EXPECT_EQ(ones_by(*sloped), (std::vector<float>{1, 1, .8f, .8f, .5f, .5f, 1, 1}));
+  sloped->add_emitted(0);  // it is the newest now, and 2 is out
+  EXPECT_EQ(ones_by(*sloped), (std::vector<float>{.5f, 1, 1, .8f, .8f, .5f, 1, 1}));
+  params.history.repetition_slope = 1;
+  params.history.repetition_range = 2;
+  params.history.repetition_decay = 2;
+  EXPECT_EQ(ones_by(*LogitAdjuster::make(params, prompt)),
+            (std::vector<float>{1, 1, 1 / 1.5f, .5f, .5f, .5f, 1, 1}));
+  params.history = {};
+  EXPECT_FALSE(LogitAdjuster::make(params, prompt)->needs_last());
+}
+
+TEST(LogitAdjuster, BansAreOfTokensSequencesAndShortAnswers) {
+  constexpr float kBan = -std::numeric_limits<float>::infinity();
+  SamplingParams params;
+  params.history.banned = {7};
+  params.history.banned_sequences = {{1, 2}, {3, 1, 4}};
+  params.history.min_tokens = 2;
+  params.history.banned_early = {5};
+  const auto adjuster = LogitAdjuster::make(params, std::vector<TokenId>{3});
+  EXPECT_EQ(ones_by(*adjuster, 0), (std::vector<float>{1, 1, 1, 1, 1, kBan, 1, kBan}));
+  adjuster->add_emitted(1);
+  EXPECT_EQ(ones_by(*adjuster, 1), (std::vector<float>{1, 1, kBan, 1, kBan, kBan, 1, kBan}));
+  adjuster->add_emitted(4);
+  EXPECT_EQ(ones_by(*adjuster, 2), (std::vector<float>{1, 1, 1, 1, 1, 1, 1, kBan}));
+}
+
+TEST(LogitAdjuster, DryTakesFromWhatWouldRepeat) {
+  SamplingParams params;
+  params.history.dry = {.multiplier = 0.5f, .base = 2, .allowed_length = 1};
+  params.logit_bias = {{3, 0.25f}};
+  const auto adjuster = LogitAdjuster::make(params, std::vector<TokenId>{1, 2, 3, 6, 1, 2});
+  EXPECT_EQ(ones_by(*adjuster), (std::vector<float>{1, 1, 1, .25f, 1, 1, 1, 1}));  // 1 + .25 - .5 · 2
+  adjuster->add_emitted(5);
+  EXPECT_EQ(ones_by(*adjuster), (std::vector<float>{1, 1, 1, 1.25f, 1, 1, 1, 1}));
 }
 
 TEST(LogSoftmaxRow, BestComeFirstWithLowestIdAmongEquals) {

@@ -43,12 +43,26 @@ class StepBuffersOf : public testing::Test {
   std::deque<std::vector<BlockId>> blocks_;
 };
 
-TEST_F(StepBuffersOf, ATableIsAsWideAsTheLongestRequestOfTheStep) {
-  EXPECT_EQ(tables({item(0, 3, 20)}), (std::vector<int32_t>{20})) << "of 100 that a request may have";
+TEST_F(StepBuffersOf, ATableIsAsWideAsTheLongestRequestOfTheStepInWholeSteps) {
+  const auto padded = [](std::vector<std::vector<int32_t>> rows, size_t width) {
+    std::vector<int32_t> all;
+    for (auto& row : rows) {
+      row.resize(width, 0);
+      all.insert(all.end(), row.begin(), row.end());
+    }
+    return all;
+  };
+  EXPECT_EQ(tables({item(0, 3, 20)}), padded({{20}}, 32)) << "of 100 that a request may have";
   EXPECT_EQ(tables({item(3, 1, 20), item(8, 1, 30), item(4, 2, 40)}),
-            (std::vector<int32_t>{20, 0, 0, 30, 31, 32, 40, 41, 0}));
-  EXPECT_EQ(buffers_.step().block_table_stride, 3);
-  EXPECT_EQ(tables({item(4, 1, 50), item(0, 1, 60)}), (std::vector<int32_t>{50, 51, 60, 0}))
+            padded({{20}, {30, 31, 32}, {40, 41}}, 32));
+  EXPECT_EQ(buffers_.step().block_table_stride, 32);
+  tables({item(127, 1, 20)});
+  EXPECT_EQ(buffers_.step().block_table_stride, 32) << "the same for many steps";
+  tables({item(128, 1, 20), item(0, 1, 80)});
+  EXPECT_EQ(buffers_.step().block_table_stride, 64);
+  tables({item(390, 1, 0)});
+  EXPECT_EQ(buffers_.step().block_table_stride, 100) << "no more than was reserved";
+  EXPECT_EQ(tables({item(4, 1, 50), item(0, 1, 60)}), padded({{50, 51}, {60}}, 32))
       << "and not as that of a step before";
 }
 

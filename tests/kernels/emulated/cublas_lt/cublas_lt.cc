@@ -15,6 +15,7 @@
 #include "tests/kernels/emulated/cublas_lt/cublas_lt_algorithms.h"
 #include "tests/kernels/emulated/cublas_lt/cublas_lt_contents.h"
 #include "tests/kernels/emulated/cublas_lt/cublas_lt_product.h"
+#include "tests/kernels/emulated/host.h"
 
 namespace troupe::emulated {
 namespace {
@@ -187,6 +188,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               cublasLtMatrixLayout_t c_layout, void* d, cublasLtMatrixLayout_t d_layout,
                               const cublasLtMatmulAlgo_t* algorithm, void* workspace, size_t workspace_bytes,
                               cudaStream_t stream) {
+  count_call(&DriverCalls::products);
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
   if (alpha == nullptr || beta == nullptr || a == nullptr || b == nullptr || d == nullptr) {
     return CUBLAS_STATUS_INVALID_VALUE;

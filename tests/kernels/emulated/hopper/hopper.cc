@@ -146,7 +146,7 @@ void wait_for_phase(PhaseBarrier& barrier, int parity, const Place& where) {
   while (barrier.parity == static_cast<uint32_t>(parity)) Engine::running().wait_for(&barrier, kPhase, where);
 }
 
-void copy_to_tile(void* shared, const CUtensorMap& map, int column, int row, PhaseBarrier& barrier,
+void copy_to_tile(void* shared, const CUtensorMap& map, const Corner& corner, PhaseBarrier& barrier,
                   const Place& where) {
   check_made(barrier, where);
   HopperBlock& block = hopper_block();
@@ -154,11 +154,13 @@ void copy_to_tile(void* shared, const CUtensorMap& map, int column, int row, Pha
     fail_kernel("a copy to a barrier that was made without fence_barrier_init() behind it", where);
   Box box{&barrier, shared_offset(shared), {}};
   if (box.to % kBoxRowBytes != 0) fail_kernel("a box to a place that is not aligned to 128 bytes", where);
-  for (uint32_t r = 0; r < map.box_rows; ++r) {
+  for (uint32_t i = 0; i < map.box_planes * map.box_rows; ++i) {
+    const auto plane = static_cast<uint64_t>(corner.plane) + i / map.box_rows;
+    const auto row = static_cast<uint64_t>(corner.row) + i % map.box_rows;
     for (uint32_t c = 0; c < map.box_columns * 2; ++c) {
-      const auto at_row = static_cast<uint64_t>(row) + r, at = static_cast<uint64_t>(column) * 2 + c;
-      const bool inside = at_row < map.rows && at < map.columns * 2;
-      box.rows.push_back(inside ? map.data[at_row * map.row_bytes + at] : 0);
+      const uint64_t at = static_cast<uint64_t>(corner.column) * 2 + c;
+      const bool inside = plane < map.planes && row < map.rows && at < map.columns * 2;
+      box.rows.push_back(inside ? map.data[plane * map.plane_bytes + row * map.row_bytes + at] : 0);
     }
   }
   std::memset(shared, 0xFF, box.rows.size());
@@ -194,12 +196,21 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType, cuuint32_
                                 const cuuint32_t* steps, CUtensorMapInterleave, CUtensorMapSwizzle,
                                 CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
   constexpr cuuint32_t kBoxMax = 256;
-  const bool taken = rank == 2 && reinterpret_cast<uintptr_t>(data) % 16 == 0 && strides[0] % 16 == 0 &&
-                     sizes[0] > 0 && sizes[1] > 0 && sizes[0] <= cuuint64_t{1} << 32 &&
-                     sizes[1] <= cuuint64_t{1} << 32 && box[0] * 2 == 128 && box[1] > 0 &&
-                     box[1] <= kBoxMax && steps[0] == 1 && steps[1] == 1 &&
+  const auto fits = [&](cuuint32_t i) {
+    return sizes[i] > 0 && sizes[i] <= cuuint64_t{1} << 32 && box[i] > 0 && box[i] <= kBoxMax &&
+           steps[i] == 1;
+  };
+  const bool has_planes = rank == 3;
+  const bool taken = (rank == 2 || has_planes) && reinterpret_cast<uintptr_t>(data) % 16 == 0 &&
+                     strides[0] % 16 == 0 && fits(0) && fits(1) && box[0] * 2 == 128 &&
+                     (!has_planes || (strides[1] % 16 == 0 && fits(2))) &&
                      reinterpret_cast<uintptr_t>(map) % 64 == 0;
   if (!taken || troupe::emulated::are_maps_refused) return CUDA_ERROR_INVALID_VALUE;
   *map = {static_cast<const unsigned char*>(data), sizes[0], sizes[1], strides[0], box[0], box[1]};
+  if (has_planes) {
+    map->planes = sizes[2];
+    map->plane_bytes = strides[1];
+    map->box_planes = box[2];
+  }
   return CUDA_SUCCESS;
 }

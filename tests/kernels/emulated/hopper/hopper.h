@@ -34,7 +34,11 @@ void init_phases(PhaseBarrier& barrier, int arrivals);
 void arrive_at(PhaseBarrier& barrier, int bytes, const Place& where);
 void wait_for_phase(PhaseBarrier& barrier, int parity, const Place& where);
 void fence_barriers();
-void copy_to_tile(void* shared, const CUtensorMap& map, int column, int row, PhaseBarrier& barrier,
+// The first element of a box.
+struct Corner {
+  int column, row, plane = 0;
+};
+void copy_to_tile(void* shared, const CUtensorMap& map, const Corner& corner, PhaseBarrier& barrier,
                   const Place& where);
 
 void fence_stores();

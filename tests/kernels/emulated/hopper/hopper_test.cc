@@ -212,6 +212,45 @@ TEST_F(EmulatedHopper, ABarrierThatOthersNeverComeToIsNamed) {
   EXPECT_DEATH(run(1, 96, 2 * 8 * 128 + 32, stream_through_ring, map, out.data(), 3, 3), "deadlock");
 }
 
+// Eight rows of each of two planes, from `row` on.
+__global__ void copy_of_planes(const __grid_constant__ CUtensorMap map, int row, float* out) {
+  TROUPE_DYNAMIC_SHARED(memory);
+  auto* const tile = reinterpret_cast<__nv_bfloat16*>(memory);
+  auto& full = *reinterpret_cast<PhaseBarrier*>(tile + 16 * kSwizzled);
+  init_barrier(full, 1);
+  fence_barrier_init();
+  copy_planes(tile, map, 0, row, full);
+  arrive_and_expect(full, 16 * kSwizzled * 2);
+  wait(full, 0);
+  for (int i = 0; i < 16 * kSwizzled; ++i) {
+    const int place = swizzled_at(i / kSwizzled, i % kSwizzled / 8) + i % 8;
+    out[i] = __bfloat162float(tile[place]);
+  }
+}
+
+TEST_F(EmulatedHopper, BoxesOfPlanesLieBehindOneAnother) {
+  constexpr uint64_t kPlaneRows = 12;
+  const auto values = random_values(2 * kPlaneRows * kSwizzled, 9);
+  CUtensorMap map;
+  const uint64_t sizes[] = {kSwizzled, kPlaneRows, 2},
+                 strides[] = {kSwizzled * 2, kPlaneRows * kSwizzled * 2};
+  const uint32_t box[] = {kSwizzled, 8, 2}, steps[] = {1, 1, 1};
+  ASSERT_EQ(cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3,
+                                   const_cast<__nv_bfloat16*>(values.data()), sizes, strides, box, steps,
+                                   CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+            CUDA_SUCCESS);
+  std::vector<float> out(16 * kSwizzled);
+  run(1, 1, 16 * 128 + 8, copy_of_planes, map, 8, out.data());
+  for (size_t i = 0; i < out.size(); ++i) {
+    const size_t row = 8 + i / kSwizzled % 8, plane = i / kSwizzled / 8;
+    const bool is_inside = row < kPlaneRows;
+    const float value =
+        is_inside ? __bfloat162float(values[(plane * kPlaneRows + row) * kSwizzled + i % kSwizzled]) : 0;
+    ASSERT_EQ(out[i], value) << i;
+  }
+}
+
 __global__ void wait_for_nobody() {
   TROUPE_DYNAMIC_SHARED(memory);
   wait(*reinterpret_cast<PhaseBarrier*>(memory), 1);

@@ -58,7 +58,11 @@ inline void wait(PhaseBarrier& barrier, int parity, const Place& where = Place::
 
 inline void copy_box(void* shared, const CUtensorMap& map, int column, int row, PhaseBarrier& barrier,
                      const Place& where = Place::current()) {
-  emulated::copy_to_tile(shared, map, column, row, barrier, where);
+  emulated::copy_to_tile(shared, map, {column, row}, barrier, where);
+}
+inline void copy_planes(void* shared, const CUtensorMap& map, int column, int row, PhaseBarrier& barrier,
+                        const Place& where = Place::current()) {
+  emulated::copy_to_tile(shared, map, {column, row}, barrier, where);
 }
 inline void prefetch_map(const CUtensorMap&) {}
 
@@ -95,9 +99,11 @@ void wait_products(const Place& where = Place::current()) {
 template <int kEights>
 void fence_operand(float (&)[kEights][4]) {}
 
-inline void multiply_tiles(float (&d)[16][4], uint64_t a, uint64_t b, bool adds,
-                           const Place& where = Place::current()) {
-  emulated::multiply_tiles({.sums = &d[0][0], .columns = 128, .a = a, .b = b, .adds = adds}, where);
+template <int kEights>
+void multiply_tiles(float (&d)[kEights][4], uint64_t a, uint64_t b, bool adds,
+                    const Place& where = Place::current()) {
+  static_assert((kEights >= 2 && kEights <= 8) || kEights == 16, "that the device's header has");
+  emulated::multiply_tiles({.sums = &d[0][0], .columns = 8 * kEights, .a = a, .b = b, .adds = adds}, where);
 }
 template <int kEights>
 void add_products(float (&d)[kEights][4], const uint32_t (&a)[4], uint64_t b,
