@@ -50,7 +50,6 @@ struct Engine::Impl {
         log(l),
         metrics(m, options.model_name),
         scheduler(with_room_for_preempted(options.scheduler)),
-        tokenizer(t),
         residency_publisher([this] {
           const MutexLock lock(mutex);
           nudged = true;
@@ -130,7 +129,6 @@ struct Engine::Impl {
   std::vector<TokenEvent> events;  // only for requests that still exist; a request's in order
   std::vector<RequestId> finished;
 
-  const Tokenizer* const tokenizer;
   const SteadyClock clock;
   std::atomic<TimePoint> turn_began = TimePoint::max();  // max: waiting for work
   ResidencyPublisher residency_publisher;

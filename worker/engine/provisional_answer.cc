@@ -5,10 +5,12 @@
 
 namespace troupe {
 
-ProvisionalAnswer::ProvisionalAnswer(const Tokenizer* tokenizer, const EngineRequest& request,
-                                     int32_t redrawn_count)
-    : strings_(tokenizer, request.banned_strings), prompt_(request.prompt) {
-  emitted_.assign(request.emitted.begin(), request.emitted.end() - redrawn_count);
+ProvisionalAnswer::ProvisionalAnswer(const Tokenizer* tokenizer,
+                                     const std::vector<std::string>& banned_strings,
+                                     std::span<const TokenId> prompt, std::span<const TokenId> sent)
+    : strings_(tokenizer, banned_strings),
+      prompt_(prompt.begin(), prompt.end()),
+      emitted_(sent.begin(), sent.end()) {
   for (const TokenId token : emitted_) strings_.append_sent(token);
 }
 

@@ -5,11 +5,12 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
-#include "worker/engine/output_pipeline.h"
+#include "worker/engine/token_event.h"
 #include "worker/schedule/batch.h"
-#include "worker/text/banned_strings.h"
+#include "worker/text/tokenizer/banned_strings.h"
 
 namespace troupe {
 
@@ -18,9 +19,9 @@ class ProvisionalAnswer {
   // After so many rewinds without a token that stays the answer ends, as one that has its length.
   static constexpr int32_t kRewindsMax = 256;
 
-  // Copies what it needs of `request`. Of its `emitted` tokens the last `redrawn_count` come once more.
-  // `tokenizer` must outlive this.
-  ProvisionalAnswer(const Tokenizer* tokenizer, const EngineRequest& request, int32_t redrawn_count);
+  // `sent`: the answer's tokens so far. REQUIRES: no string is empty; `tokenizer` outlives this.
+  ProvisionalAnswer(const Tokenizer* tokenizer, const std::vector<std::string>& banned_strings,
+                    std::span<const TokenId> prompt, std::span<const TokenId> sent);
 
   // The next token was sent before and came once more.
   void append_sent(TokenEvent event, StepToken& result, std::vector<TokenEvent>& released);
@@ -35,7 +36,7 @@ class ProvisionalAnswer {
   // Prompt and answer so far.
   std::span<const TokenId> prompt() const { return prompt_; }
   std::span<const TokenId> emitted() const { return emitted_; }
-  // What must not be drawn next.
+  // Tokens that must not be drawn next.
   std::span<const TokenId> banned() const { return strings_.banned(); }
 
  private:

@@ -21,11 +21,7 @@ int32_t redrawn_count(const EngineRequest& request, const SamplingParams& sampli
 }
 
 Sequence::Sequence(EngineRequest& request, const Tokenizer* tokenizer)
-    : provisional_(request.banned_strings.empty() || request.prompt_only
-                       ? nullptr
-                       : std::make_unique<ProvisionalAnswer>(tokenizer, request,
-                                                             redrawn_count(request, request.sampling))),
-      sampling_(std::move(request.sampling)),
+    : sampling_(std::move(request.sampling)),
       adjuster_(LogitAdjuster::make(sampling_, request.prompt)),
       stop_token_ids_(std::move(request.stop_token_ids)),
       ignore_eos_(request.ignore_eos),
@@ -38,6 +34,11 @@ Sequence::Sequence(EngineRequest& request, const Tokenizer* tokenizer)
   scored_from_ = request.emitted.size() - static_cast<size_t>(request.unsent_logprobs);
   if (adjuster_ != nullptr) {
     for (auto it = request.emitted.begin(); it != known; ++it) adjuster_->add_emitted(*it);
+  }
+  if (!request.banned_strings.empty() && !prompt_only_) {
+    provisional_ =
+        std::make_unique<ProvisionalAnswer>(tokenizer, request.banned_strings, request.prompt,
+                                            std::span<const TokenId>(request.emitted).first(first_position_));
   }
   if (!logprobs_ || !request.prompt_logprobs) return;
   scored_prompt_ = request.prompt;

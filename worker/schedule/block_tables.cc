@@ -30,6 +30,13 @@ std::span<const TokenId> ids_of(const ScheduledRequest& request, size_t begin, s
   return std::span<const TokenId>(request.ids).subspan(begin, count);
 }
 
+// Leading blocks that it may take from the cache. The last id is computed even if its block is known: its
+// logits are needed.
+size_t lookup_limit(const ScheduledRequest& request, int32_t block_size) {
+  if (request.scores_prompt) return 0;
+  return std::min(static_cast<size_t>((request.known_count - 1) / block_size), request.block_hashes.size());
+}
+
 }  // namespace
 
 BlockTables::BlockTables(const Options& options)
@@ -68,18 +75,10 @@ void BlockTables::lookup(ScheduledRequest& request) const {
   find_match(request);
 }
 
-// Leading blocks that it may take from the cache. The last id is computed even if its block is known: its
-// logits are needed.
-size_t BlockTables::lookup_limit(const ScheduledRequest& request) const {
-  if (request.scores_prompt) return 0;
-  return std::min(static_cast<size_t>((request.known_count - 1) / options_.block_size),
-                  request.block_hashes.size());
-}
-
 PrefixCache::Match BlockTables::find_match(ScheduledRequest& request) const {
   const size_t block_size = static_cast<size_t>(options_.block_size);
   const std::span<const Hash128> hashes(request.block_hashes);
-  const size_t limit = lookup_limit(request);
+  const size_t limit = lookup_limit(request, options_.block_size);
   const PrefixCache::Match match = cache_.find(hashes.first(limit));
   request.lookup_found_count = match.count;
   const auto found = static_cast<size_t>(match.count);
@@ -233,22 +232,16 @@ PrefixCache::Blocks BlockTables::cache_blocks_of(ScheduledRequest& request, size
   return blocks;
 }
 
-void BlockTables::cut(ScheduledRequest& request, int32_t known_count) {
+bool BlockTables::cut(ScheduledRequest& request, int32_t known_count) {
   TROUPE_CHECK(request.announced < 0, "a request that is cut has announced a block");
   request.known_count = known_count;
   if (!request.ids.empty()) request.ids.resize(static_cast<size_t>(known_count));
-  const auto full_count = static_cast<size_t>(known_count / options_.block_size);
-  if (request.block_hashes.size() > full_count) request.block_hashes.resize(full_count);
+  const size_t full_count = static_cast<size_t>(known_count / options_.block_size);
+  request.block_hashes.resize(std::min(request.block_hashes.size(), full_count));
   request.computed_count = std::min(request.computed_count, known_count - 1);
-  const int32_t needed = std::max(blocks_for(known_count), request.path.count);
-  while (count_of(request.blocks.size()) > needed) {
-    pool_.release(request.blocks.back());
-    request.blocks.pop_back();
-  }
-}
-
-bool BlockTables::owns(const ScheduledRequest& request, int32_t index) const {
-  return index >= request.cached_count && index >= request.path.count * options_.block_size;
+  const auto needed = static_cast<size_t>(std::max(blocks_for(known_count), request.path.count));
+  for (; request.blocks.size() > needed; request.blocks.pop_back()) pool_.release(request.blocks.back());
+  return request.computed_count >= std::max(request.cached_count, request.path.count * options_.block_size);
 }
 
 void BlockTables::release(ScheduledRequest& request) {
@@ -314,15 +307,14 @@ void BlockTables::unpin(Hash128 name) {
 
 int32_t BlockTables::pinned_count(const ScheduledRequest& request) const {
   const std::span<const Hash128> hashes(request.block_hashes);
-  return cache_.pinned_count(cache_.find(hashes.first(lookup_limit(request))));
+  return cache_.pinned_count(cache_.find(hashes.first(lookup_limit(request, options_.block_size))));
 }
 
 // Keeps the computed part of the last, partly filled block; false: the cache has no use for it.
 bool BlockTables::keep_tail(const ScheduledRequest& request) {
   const size_t block_size = static_cast<size_t>(options_.block_size);
   const auto lasting_count = static_cast<size_t>(request.lasting_of(request.computed_count));
-  const size_t full_count = lasting_count / block_size;
-  const size_t rest = lasting_count % block_size;
+  const size_t full_count = lasting_count / block_size, rest = lasting_count % block_size;
   if (full_count < static_cast<size_t>(request.path.count)) return false;
   // A copy that was not made yet leaves nothing behind.
   if (!options_.enable_prefix_caching || rest == 0 || request.copy_from >= 0 || request.ids.empty())

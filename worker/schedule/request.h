@@ -118,7 +118,7 @@ struct alignas(64) ScheduledRequest {
   int32_t rest_count() const { return known_count - computed_count; }   // ids still to be computed
   int32_t emitted_count() const { return known_count - prompt_count; }  // tokens of the answer so far
   bool has_all_tokens() const { return emitted_count() >= max_new_count; }
-  // Of the first `count` ids, those that no rewind takes back.
+  // The first ids that no rewind takes back, of `count`.
   int32_t lasting_of(int32_t count) const {
     return spec.provisional ? std::min(count, prompt_count + settled_count) : count;
   }

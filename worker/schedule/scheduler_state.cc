@@ -41,10 +41,10 @@ SchedulerState::Remains SchedulerState::end(ScheduledRequest& request, bool comp
 }
 
 void SchedulerState::rewind(ScheduledRequest& request, int32_t kept_count) {
-  tables.cut(request, request.prompt_count + kept_count);
+  const bool may_go_on = tables.cut(request, request.prompt_count + kept_count);
   if (request.phase == RequestPhase::kWaiting) {
     queues.lookup(request);
-  } else if (!tables.owns(request, request.computed_count)) {
+  } else if (!may_go_on) {
     queues.preempt(request);
   }
 }

@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "tests/worker/engine_harness.h"
-#include "worker/text/banned_strings.h"
+#include "worker/text/tokenizer/banned_strings.h"
 #include "worker/text/unicode.h"
 
 namespace troupe {

@@ -1,6 +1,6 @@
 // Every verdict is compared with what the whole text says, for random strings and tokens.
 
-#include "worker/text/banned_strings.h"
+#include "worker/text/tokenizer/banned_strings.h"
 
 #include <gtest/gtest.h>
 

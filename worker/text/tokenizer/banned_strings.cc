@@ -1,4 +1,4 @@
-#include "worker/text/banned_strings.h"
+#include "worker/text/tokenizer/banned_strings.h"
 
 #include <algorithm>
 #include <string_view>
@@ -11,8 +11,8 @@ namespace troupe {
 
 namespace {
 
-// Moves the whole characters of `bytes` to `out`, in lower case. Bytes that are none become U+FFFD, as clients
-// see them.
+// Moves the whole characters of `bytes` to `out`, in lower case. Bytes that are none become U+FFFD, as
+// clients see them.
 void take_lowercase(std::string& bytes, std::string& out) {
   const std::string_view text = bytes;
   size_t taken = 0;

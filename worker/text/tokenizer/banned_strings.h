@@ -37,7 +37,7 @@ class BannedStrings {
   std::span<const int32_t> banned() const { return banned_; }
 
  private:
-  // What the next token continues.
+  // Text so far: the next token continues it.
   struct State {
     uint32_t matcher = 0;
     int64_t size = 0;      // bytes of text so far, in lower case
