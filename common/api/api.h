@@ -69,6 +69,8 @@ struct GenerateRequest {
   std::optional<int64_t> max_tokens;  // >= 1, or 0 with echo; max_completion_tokens wins over max_tokens
   std::vector<std::string> stop;      // at most 16 KB, none empty
   std::vector<int32_t> stop_token_ids;
+  // The answer has none of these, in whatever case: at most 16 KB, none empty.
+  std::vector<std::string> banned_strings;
   bool ignore_eos = false;
   std::optional<double> repetition_penalty;           // [0.01, 10]; 1: off. Over prompt and answer
   double presence_penalty = 0;                        // [-2, 2]. Over the answer

@@ -65,6 +65,10 @@ Fault read_stop(Draft& draft, std::string_view name, dom::element value) {
   return read_strings(name, value, kStopBytesMax, draft.request.stop);
 }
 
+Fault read_banned_strings(Draft& draft, std::string_view name, dom::element value) {
+  return read_lines(name, value, kStopBytesMax, draft.request.banned_strings);
+}
+
 Fault read_stop_token_ids(Draft& draft, std::string_view name, dom::element value) {
   if (!value.is_array() || value.get_array().value_unsafe().size() > kStopTokenIdsMax) {
     return expected(name, absl::StrCat("a list of at most ", kStopTokenIdsMax, " token ids"), value);
@@ -229,6 +233,7 @@ struct Row {
 constexpr Row kRows[] = {
     {"add_generation_prompt", true, false, read_generation_prompt},
     {"assistant_prefill", true, false, read_prefill},
+    {"banned_strings", true, true, read_banned_strings},
     {"cache_salt", true, true, read_name_field<&GenerateRequest::cache_salt>},
     {"chat_template_kwargs", true, false, read_template_kwargs},
     {"continue_final_message", true, false, read_flag_field<&GenerateRequest::continue_final_message>},

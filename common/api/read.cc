@@ -51,6 +51,37 @@ ApiError too_long(std::string_view param, size_t bytes, size_t bytes_max) {
                                                  " bytes long, not ", bytes, "."));
 }
 
+// `may_be_empty`: strings may, and are left out.
+Fault read_strings(std::string_view param, dom::element value, size_t bytes_max, bool may_be_empty,
+                   std::vector<std::string>& out) {
+  std::vector<std::string> strings;
+  const auto is_good = [may_be_empty](dom::element item) {
+    return is_text(item) && (may_be_empty || !item.get_string().value_unsafe().empty());
+  };
+  if (is_good(value)) {
+    strings.emplace_back(value.get_string().value_unsafe());
+  } else if (value.is_array()) {
+    const dom::array items = value.get_array().value_unsafe();
+    for (const dom::element item : items) {
+      if (!is_good(item)) {
+        return expected(absl::StrCat(to_absl(param), "[", strings.size(), "]"),
+                        may_be_empty ? "a string" : "a string that is not empty", item);
+      }
+      strings.emplace_back(item.get_string().value_unsafe());
+    }
+  } else {
+    return expected(
+        param, may_be_empty ? "a string or a list of strings" : "a string or a list of strings, none empty",
+        value);
+  }
+  std::erase(strings, "");
+  size_t bytes = 0;
+  for (const std::string& string : strings) bytes += string.size();
+  if (bytes > bytes_max) return too_long(param, bytes, bytes_max);
+  out = std::move(strings);
+  return std::nullopt;
+}
+
 }  // namespace
 
 ApiError expected(std::string_view param, std::string_view what, dom::element got) {
@@ -140,26 +171,12 @@ bool names_chat(std::string_view field) {
 
 Fault read_strings(std::string_view param, dom::element value, size_t bytes_max,
                    std::vector<std::string>& out) {
-  std::vector<std::string> strings;
-  if (is_text(value) && !value.get_string().value_unsafe().empty()) {
-    strings.emplace_back(value.get_string().value_unsafe());
-  } else if (value.is_array()) {
-    const dom::array items = value.get_array().value_unsafe();
-    for (const dom::element item : items) {
-      if (!is_text(item) || item.get_string().value_unsafe().empty()) {
-        return expected(absl::StrCat(to_absl(param), "[", strings.size(), "]"), "a string that is not empty",
-                        item);
-      }
-      strings.emplace_back(item.get_string().value_unsafe());
-    }
-  } else {
-    return expected(param, "a string or a list of strings, none empty", value);
-  }
-  size_t bytes = 0;
-  for (const std::string& string : strings) bytes += string.size();
-  if (bytes > bytes_max) return too_long(param, bytes, bytes_max);
-  out = std::move(strings);
-  return std::nullopt;
+  return read_strings(param, value, bytes_max, /*may_be_empty=*/false, out);
+}
+
+Fault read_lines(std::string_view param, dom::element value, size_t bytes_max,
+                 std::vector<std::string>& out) {
+  return read_strings(param, value, bytes_max, /*may_be_empty=*/true, out);
 }
 
 Fault read_seed(std::string_view param, dom::element value, std::optional<uint64_t>& out) {

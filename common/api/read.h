@@ -45,6 +45,8 @@ Fault read_string(std::string_view param, dom::element value, size_t bytes_max, 
 // Reads a string or a list of strings, none empty, of at most so many bytes in all.
 Fault read_strings(std::string_view param, dom::element value, size_t bytes_max,
                    std::vector<std::string>& out);
+// As read_strings(), of the lines of a front end's text field: empty ones are left out, and so may be all.
+Fault read_lines(std::string_view param, dom::element value, size_t bytes_max, std::vector<std::string>& out);
 // Reads 64 bits, signed or not; negative values are taken modulo 2^64.
 Fault read_seed(std::string_view param, dom::element value, std::optional<uint64_t>& out);
 // Refuses what is no array of objects.

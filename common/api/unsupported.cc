@@ -82,7 +82,6 @@ constexpr Row kRows[] = {
     {"allowed_token_ids", kBoth, is_empty, "an empty list"},
     {"allowed_tokens", kBoth, is_empty, "an empty list"},
     {"audio", kChat, never, "null"},
-    {"banned_strings", kBoth, is_empty, "an empty list"},
     {"best_of", kBoth, is_integer_one, "1"},
     {"cfg_scale", kBoth, is_one_or_none, "1"},
     {"chat_template", kChat, never, "null"},

@@ -1,8 +1,10 @@
 """A worker dies or hangs while it streams: its streams go on at another, and every client gets the very text that it would have
 got, greedy or seeded. Where nobody can go on, the client is told so in the stream."""
+import collections
 import http.server
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -117,6 +119,24 @@ def test_streams_go_on_where_their_worker_stops(start, end):
         assert metric(fleet, RESUMED) >= 1
     finally:
         victim.kill()
+
+
+def test_answers_without_banned_strings_go_on_too(start):
+    """A worker takes tokens back where a string begins that is banned; the one that goes on comes to the same text."""
+    fleet = started(start)
+    bodies = [body_of(index, max_tokens=400) for index in range(STREAMS // 2)]
+    for body, answer in zip(bodies, uncut(fleet, bodies)):
+        words = collections.Counter(re.findall(r"[A-Za-z]{4,}", answer.text))
+        body["banned_strings"] = [word.upper() for word, _ in words.most_common(3)]
+    wanted = uncut(fleet, bodies)
+    for body, answer in zip(bodies, wanted):
+        assert body["banned_strings"] and answer.usage["completion_tokens"] == 400
+        assert not [word for word in body["banned_strings"] if word in answer.text.upper()]
+    streams = [Stream(fleet.url, body) for body in bodies]
+    wait_until(lambda: sum(len(stream.times) > 4 for stream in streams) > 4, 60, "streams are under way")
+    most_running(fleet).kill()
+    check(fleet, streams, wanted)
+    assert metric(fleet, RESUMED) >= 1
 
 
 def test_a_worker_that_hangs_before_it_answers_costs_no_request(start):

@@ -65,9 +65,10 @@ StatusOr<Engine::Impl::Submission> Engine::Impl::make_submission(EngineRequest r
   scheduled.max_new_count = request.max_new_count;
   scheduled.scores_prompt = request.logprobs && request.prompt_logprobs;
   scheduled.spec = request.spec;
+  scheduled.spec.provisional = !request.banned_strings.empty() && !request.prompt_only;
   // The model computes up to the emitted tokens that are drawn once more.
   const auto drawn = request.emitted.end() - stream.repeated_count;
-  Sequence sequence(request);
+  Sequence sequence(request, text_out.tokenizer());
   scheduled.prompt = std::move(request.prompt);
   scheduled.prompt.insert(scheduled.prompt.end(), request.emitted.begin(), drawn);
   scheduled.emitted_count = static_cast<int32_t>(drawn - request.emitted.begin());

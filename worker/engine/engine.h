@@ -32,6 +32,7 @@ struct EngineRequest {
   SamplingParams sampling;
   std::vector<int32_t> stop_token_ids;
   std::vector<std::string> stop_strings;
+  std::vector<std::string> banned_strings;  // none empty; the answer has none of them (banned_strings.h)
   bool ignore_eos = false;
   bool continues_text = false;      // the answer continues the prompt's text: its first space is a space
   std::optional<int32_t> logprobs;  // report log-probabilities, with this many alternatives a token

@@ -71,7 +71,8 @@ struct Engine::Impl {
   struct Drawn {
     RequestId id;
     uint64_t position;
-    int32_t shown_row;  // row of StepOutput::logits; below zero: none
+    int32_t shown_row;      // row of StepOutput::logits; below zero: none
+    uint32_t rewind_count;  // the sequence's
   };
   struct ScoredRows {
     RequestId id;
@@ -125,7 +126,7 @@ struct Engine::Impl {
   TimePoint last_end = TimePoint::min();
   // The collected step's results.
   std::vector<StepToken> tokens;
-  std::vector<TokenEvent> events;  // only for requests that still exist
+  std::vector<TokenEvent> events;  // only for requests that still exist; a request's in order
   std::vector<RequestId> finished;
 
   const SteadyClock clock;

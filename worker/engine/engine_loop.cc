@@ -107,7 +107,7 @@ void Engine::Impl::prepare(const Batch& batch) {
     if (!item.samples) continue;
     const auto position = static_cast<uint64_t>(item.sample_position);
     if (position == sequence.first_position()) sequence.cached_count = scheduler.cached_count(item.id);
-    Drawn& drawn = next.drawn.emplace_back(Drawn{item.id, position, -1});
+    Drawn& drawn = next.drawn.emplace_back(Drawn{item.id, position, -1, sequence.rewind_count()});
     next.must_wait |= sequence.needs_last();
     if (sequence.is_scored(position)) {
       drawn.shown_row = static_cast<int32_t>(shown.size());
@@ -124,9 +124,9 @@ void Engine::Impl::finish_step() {
   const TimePoint end = now();
   scheduler.resolve(tokens, end, finished);
   publish_pins();
-  for (TokenEvent& event : events) event.at = end;
   fail_unsampled();
   mark_length_stops();
+  for (TokenEvent& event : events) event.at = end;
   for (RequestId id : finished) sequences.erase(id);
   if (!events.empty()) text_out.push(events);
   metrics.step(end - std::max(under_way->begin, last_end));
@@ -152,14 +152,19 @@ void Engine::Impl::accept(const StepOutput& output) {
     StepToken& result = tokens.emplace_back(StepToken{.id = drawn.id, .token = token});
     result.finished = result.corrupt = token == kNoDraw;
     if (found == sequences.end()) continue;  // it ended or was cancelled before this step was done
-    if (result.corrupt) continue;
     Sequence& sequence = found->second;
-    TokenEvent& event = events.emplace_back();
+    if (drawn.rewind_count != sequence.rewind_count()) {  // the tokens before it were taken back
+      result.finished = result.corrupt = false;
+      continue;
+    }
+    if (result.corrupt) continue;
+    TokenEvent event;
     event.id = drawn.id;
     event.cached_count = sequence.cached_count;
     if (sequence.prompt_only()) {
       event.finish = FinishReason::kLength;
       result.finished = true;
+      events.push_back(std::move(event));
       continue;
     }
     event.token = result.token = sequence.accept(token, drawn.position);
@@ -170,6 +175,7 @@ void Engine::Impl::accept(const StepOutput& output) {
     }
     result.finished = sequence.stops(event.token, options.eos_token_ids);
     if (result.finished) event.finish = FinishReason::kStop;
+    sequence.settle(std::move(event), drawn.position, result, events);
   }
 }
 
@@ -198,14 +204,15 @@ void Engine::Impl::fail_unsampled() {
   text_out.fail(unsampled, absl::DataLossError("the model computed logits that are no numbers"));
 }
 
-// Marks the requests that the scheduler ended without a stop token. Both lists are in the step's order.
+// Marks the last events of requests that the scheduler ended without a stop token.
 void Engine::Impl::mark_length_stops() {
   std::erase_if(finished, [this](RequestId id) { return !sequences.contains(id); });
-  size_t next_finished = 0;
-  for (TokenEvent& event : events) {
-    if (next_finished == finished.size() || finished[next_finished] != event.id) continue;
-    if (event.finish == FinishReason::kNone) event.finish = FinishReason::kLength;
-    ++next_finished;
+  if (finished.empty()) return;
+  for (const RequestId id : finished) sequences.at(id).release_all(events);
+  absl::flat_hash_set<RequestId> unmarked(finished.begin(), finished.end());
+  for (auto event = events.rbegin(); event != events.rend(); ++event) {
+    if (unmarked.erase(event->id) == 0 || event->finish != FinishReason::kNone) continue;
+    event->finish = FinishReason::kLength;
   }
 }
 

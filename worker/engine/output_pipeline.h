@@ -16,24 +16,11 @@
 #include "common/core/time.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/engine_metrics.h"
+#include "worker/engine/token_event.h"
 #include "worker/model/log_softmax.h"
 #include "worker/text/tokenizer/detokenizer.h"
 
 namespace troupe {
-
-// The event of a request that only computes its prompt: no token is emitted.
-inline constexpr TokenId kNoToken = -1;
-
-// A sampled token on its way to the client.
-struct TokenEvent {
-  RequestId id = 0;
-  TokenId token = kNoToken;
-  FinishReason finish = FinishReason::kNone;  // kStop: `token` ended the answer and is no part of its text
-  int32_t cached_count = 0;                   // tokens found cached
-  TimePoint at{};                             // when its step ended
-  std::unique_ptr<TokenScore> score;          // both null unless requested
-  std::unique_ptr<std::vector<TokenScore>> prompt_scores;
-};
 
 struct NewStream {
   RequestId id = 0;
@@ -72,6 +59,7 @@ class OutputPipeline {
   void fail(const std::vector<RequestId>& ids, const Status& error);
   // Streams whose sink may still be called.
   size_t open_count() const;
+  const Tokenizer* tokenizer() const { return options_.tokenizer; }
 
  private:
   struct Stream {

@@ -1,6 +1,7 @@
 #include "worker/engine/sequence.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace troupe {
@@ -19,7 +20,7 @@ int32_t redrawn_count(const EngineRequest& request, const SamplingParams& sampli
   return all ? static_cast<int32_t>(request.emitted.size()) : request.unsent_logprobs;
 }
 
-Sequence::Sequence(EngineRequest& request)
+Sequence::Sequence(EngineRequest& request, const Tokenizer* tokenizer)
     : sampling_(std::move(request.sampling)),
       adjuster_(LogitAdjuster::make(sampling_, request.prompt)),
       stop_token_ids_(std::move(request.stop_token_ids)),
@@ -33,6 +34,11 @@ Sequence::Sequence(EngineRequest& request)
   scored_from_ = request.emitted.size() - static_cast<size_t>(request.unsent_logprobs);
   if (adjuster_ != nullptr) {
     for (auto it = request.emitted.begin(); it != known; ++it) adjuster_->add_emitted(*it);
+  }
+  if (!request.banned_strings.empty() && !prompt_only_) {
+    provisional_ =
+        std::make_unique<ProvisionalAnswer>(tokenizer, request.banned_strings, request.prompt,
+                                            std::span<const TokenId>(request.emitted).first(first_position_));
   }
   if (!logprobs_ || !request.prompt_logprobs) return;
   scored_prompt_ = request.prompt;
@@ -48,8 +54,15 @@ SampleRow Sequence::draw_at(uint64_t position, int32_t last_drawn) {
     row.edits = adjuster_->edits(position);
     row.last_drawn = last_drawn;
   }
+  if (position == redraw_position_) row.edits = redraw_edits_;
   if (sampling_.chain) row.chain = &*sampling_.chain;
-  if (has_state()) row.mirostat_mu = &mirostat_mu_;
+  if (has_state()) {
+    row.mirostat_mu = &mirostat_mu_;
+    if (provisional_ != nullptr) {
+      mu_before_.resize(position - first_position_);
+      mu_before_.push_back(mirostat_mu_);
+    }
+  }
   if (is_known(position)) row.known = known_[position - first_position_];
   return row;
 }
@@ -58,6 +71,47 @@ TokenId Sequence::accept(TokenId drawn, uint64_t position) {
   const TokenId token = is_known(position) ? known_[position - first_position_] : drawn;
   if (adjuster_ != nullptr) adjuster_->add_emitted(token);
   return token;
+}
+
+void Sequence::settle(TokenEvent event, uint64_t position, StepToken& result,
+                      std::vector<TokenEvent>& released) {
+  if (provisional_ == nullptr) {
+    released.push_back(std::move(event));
+  } else if (result.finished) {
+    provisional_->release_all(released);
+    released.push_back(std::move(event));
+  } else if (is_known(position)) {
+    provisional_->append_sent(std::move(event), result, released);
+  } else {
+    provisional_->append(std::move(event), result, released);
+    if (result.kept_count >= 0) rewind();
+  }
+}
+
+void Sequence::release_all(std::vector<TokenEvent>& released) {
+  if (provisional_ != nullptr) provisional_->release_all(released);
+}
+
+void Sequence::rewind() {
+  redraw_position_ = provisional_->emitted().size();
+  if (has_state()) mirostat_mu_ = mu_before_[redraw_position_ - first_position_];
+  adjuster_ = LogitAdjuster::make(sampling_, provisional_->prompt());
+  redraw_edits_.clear();
+  if (adjuster_ != nullptr) {
+    for (const TokenId token : provisional_->emitted()) adjuster_->add_emitted(token);
+    const std::span<const LogitEdit> edits = adjuster_->edits(redraw_position_);
+    redraw_edits_.assign(edits.begin(), edits.end());
+  }
+  constexpr float kBan = -std::numeric_limits<float>::infinity();
+  for (const TokenId token : provisional_->banned()) {
+    const auto edit = std::find_if(redraw_edits_.begin(), redraw_edits_.end(),
+                                   [token](const LogitEdit& e) { return e.token == token; });
+    if (edit == redraw_edits_.end()) {
+      redraw_edits_.push_back({token, /*emitted_count=*/-1, kBan});
+    } else {
+      edit->bias = kBan;
+    }
+  }
 }
 
 TokenScore Sequence::score(std::span<const float> logits, TokenId token) const {

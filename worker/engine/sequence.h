@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "worker/engine/engine.h"
+#include "worker/engine/provisional_answer.h"
 #include "worker/model/log_softmax.h"
 #include "worker/model/logit_adjuster.h"
 
@@ -21,8 +22,9 @@ int32_t redrawn_count(const EngineRequest& request, const SamplingParams& sampli
 
 class Sequence {
  public:
-  // Moves from `request` what it needs. REQUIRES: request.prompt is still there.
-  explicit Sequence(EngineRequest& request);
+  // Moves from `request` what it needs. `tokenizer` must outlive this. REQUIRES: request.prompt is still
+  // there.
+  Sequence(EngineRequest& request, const Tokenizer* tokenizer);
 
   // Parameters that draw the answer's token at `position`; valid until accept(). `last_drawn`: the row,
   // within the step before, of the preceding token if that was not accepted yet; else below zero.
@@ -38,6 +40,13 @@ class Sequence {
   TokenId accept(TokenId drawn, uint64_t position);
   // The token's log-probability under the model's logits. REQUIRES: logprobs are reported
   TokenScore score(std::span<const float> logits, TokenId token) const;
+  // Hands on what accept() took in: appends to `released` the events that may go out, which for a provisional
+  // answer may be others, or none. `result`: of the token; says what is settled or taken back.
+  void settle(TokenEvent event, uint64_t position, StepToken& result, std::vector<TokenEvent>& released);
+  // The answer has ended: appends the events that were held.
+  void release_all(std::vector<TokenEvent>& released);
+  // Changes as tokens are taken back (ProvisionalAnswer).
+  uint32_t rewind_count() const { return provisional_ == nullptr ? 0 : provisional_->rewind_count(); }
   // Whether `token` ends the answer.
   bool stops(TokenId token, const std::vector<int32_t>& eos_token_ids) const;
 
@@ -54,13 +63,19 @@ class Sequence {
 
  private:
   bool is_known(uint64_t position) const { return position - first_position_ < known_.size(); }
-
+  // After tokens were taken back: history and state are those of what is left.
+  void rewind();
   // Whether a draw moves something on that the next one needs.
   bool has_state() const { return sampling_.chain.has_value() && sampling_.chain->mirostat != 0; }
 
+  std::unique_ptr<ProvisionalAnswer> provisional_;  // null: a token that was drawn stays
   SamplingParams sampling_;
   float mirostat_mu_ = 0;
+  std::vector<float> mu_before_;  // of a provisional answer: before the draws from first_position_ on
   std::unique_ptr<LogitAdjuster> adjuster_;  // null: logits stay as they are
+  // After tokens were taken back: the edits of the next draw, what is banned there included.
+  std::vector<LogitEdit> redraw_edits_;
+  uint64_t redraw_position_ = ~uint64_t{0};
   std::vector<int32_t> stop_token_ids_;
   bool ignore_eos_ = false;
   bool prompt_only_ = false;

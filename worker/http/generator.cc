@@ -53,18 +53,26 @@ std::vector<EngineRequest> group_of(PreparedRequest& prepared) {
   return group;
 }
 
-// Every choice has its own automaton of the stop strings.
+// Every choice has its own automata of the stop strings and of the banned ones.
 constexpr int64_t kStopBytesOfChoicesMax = int64_t{1} << 20;
+
+int64_t bytes_of(const std::vector<std::string>& strings) {
+  int64_t bytes = 0;
+  for (const std::string& string : strings) bytes += static_cast<int64_t>(string.size());
+  return bytes;
+}
 
 // Refuses a request of more choices than a worker can hold.
 std::optional<ApiError> check_room(const PreparedRequest& prepared, int64_t requests_max) {
   const auto prompts = static_cast<int64_t>(1 + prepared.more.size());
-  int64_t stop_bytes = 0;
-  for (const std::string& stop : prepared.engine.stop_strings)
-    stop_bytes += static_cast<int64_t>(stop.size());
-  if (prompts * prepared.choice_count * stop_bytes > kStopBytesOfChoicesMax) {
-    return ApiError::bad_field("stop", "the bytes of 'stop' × prompts × 'n' must come to at most " +
-                                           std::to_string(kStopBytesOfChoicesMax));
+  const std::pair<const char*, int64_t> fields[] = {
+      {"stop", bytes_of(prepared.engine.stop_strings)},
+      {"banned_strings", bytes_of(prepared.engine.banned_strings)}};
+  for (const auto& [field, bytes] : fields) {
+    if (prompts * prepared.choice_count * bytes <= kStopBytesOfChoicesMax) continue;
+    return ApiError::bad_field(field, "the bytes of '" + std::string(field) +
+                                          "' × prompts × 'n' must come to at most " +
+                                          std::to_string(kStopBytesOfChoicesMax));
   }
   if (prompts * prepared.choice_count <= requests_max) return std::nullopt;
   const std::string most = std::to_string(requests_max) + ", all that this worker can hold";

@@ -198,6 +198,7 @@ std::optional<ApiError> settle(const ServedModel& model, const GenerateRequest& 
   engine.sampling = sampling_of(model.config, request, seed);
   engine.stop_token_ids = special_stops(model, request);
   engine.stop_strings = request.stop;
+  engine.banned_strings = request.banned_strings;
   engine.ignore_eos = request.ignore_eos;
   engine.logprobs = request.logprobs;
   engine.prompt_logprobs = request.echo;

@@ -44,6 +44,12 @@ struct StepToken {
   TokenId token = 0;
   bool finished = false;  // stop token: do not schedule further (max_new_count is the scheduler's own check)
   bool corrupt = false;   // no token could be drawn: finished as well, and its KV must serve no other request
+  // A provisional request's, else as they are here. The answer's first `settled_count` tokens stay for good;
+  // the count never falls. `kept_count`, not below zero: those behind the first so many, `token` among them,
+  // are taken back, and the next token drawn is that of position kept_count. REQUIRES: settled_count <=
+  // kept_count.
+  int32_t settled_count = 0;
+  int32_t kept_count = -1;
 };
 
 struct Batch {

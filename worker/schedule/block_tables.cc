@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "common/core/check.h"
 
 namespace troupe {
 
@@ -27,6 +28,13 @@ int32_t count_of(size_t size) {
 std::span<const TokenId> ids_of(const ScheduledRequest& request, size_t begin, size_t count) {
   if (request.ids.empty()) return {};
   return std::span<const TokenId>(request.ids).subspan(begin, count);
+}
+
+// Leading blocks that it may take from the cache. The last id is computed even if its block is known: its
+// logits are needed.
+size_t lookup_limit(const ScheduledRequest& request, int32_t block_size) {
+  if (request.scores_prompt) return 0;
+  return std::min(static_cast<size_t>((request.known_count - 1) / block_size), request.block_hashes.size());
 }
 
 }  // namespace
@@ -67,18 +75,10 @@ void BlockTables::lookup(ScheduledRequest& request) const {
   find_match(request);
 }
 
-// Leading blocks that it may take from the cache. The last id is computed even if its block is known: its
-// logits are needed.
-size_t BlockTables::lookup_limit(const ScheduledRequest& request) const {
-  if (request.scores_prompt) return 0;
-  return std::min(static_cast<size_t>((request.known_count - 1) / options_.block_size),
-                  request.block_hashes.size());
-}
-
 PrefixCache::Match BlockTables::find_match(ScheduledRequest& request) const {
   const size_t block_size = static_cast<size_t>(options_.block_size);
   const std::span<const Hash128> hashes(request.block_hashes);
-  const size_t limit = lookup_limit(request);
+  const size_t limit = lookup_limit(request, options_.block_size);
   const PrefixCache::Match match = cache_.find(hashes.first(limit));
   request.lookup_found_count = match.count;
   const auto found = static_cast<size_t>(match.count);
@@ -120,7 +120,8 @@ bool BlockTables::admit(ScheduledRequest& request, int32_t reserve_count) {
   take_blocks(request, match, needed);
   const int32_t named_count = count_of(request.block_hashes.size());
   const bool announces = options_.announces && !request.in_background();
-  request.announce_end = announces ? std::min(request.known_count / options_.block_size, named_count) : 0;
+  const int32_t full_count = request.lasting_of(request.known_count) / options_.block_size;
+  request.announce_end = announces ? std::min(full_count, named_count) : 0;
   announce_from(request, match.count);
   return true;
 }
@@ -199,8 +200,8 @@ void BlockTables::materialize(ScheduledRequest& request) {
 void BlockTables::cache_full_blocks(ScheduledRequest& request) {
   if (!options_.enable_prefix_caching) return;
   const int32_t prefix_blocks = request.spec.prefix_count / options_.block_size;
-  const int32_t end = request.computed_count / options_.block_size;
-  if (request.path.count == end) return;
+  const int32_t end = request.lasting_of(request.computed_count) / options_.block_size;
+  if (request.path.count >= end) return;
   extend_hashes(request);
   // The prefix is one thing, what is behind it another.
   if (request.path.count < prefix_blocks) {
@@ -231,13 +232,25 @@ PrefixCache::Blocks BlockTables::cache_blocks_of(ScheduledRequest& request, size
   return blocks;
 }
 
+bool BlockTables::cut(ScheduledRequest& request, int32_t known_count) {
+  TROUPE_CHECK(request.announced < 0, "a request that is cut has announced a block");
+  request.known_count = known_count;
+  if (!request.ids.empty()) request.ids.resize(static_cast<size_t>(known_count));
+  const size_t full_count = static_cast<size_t>(known_count / options_.block_size);
+  request.block_hashes.resize(std::min(request.block_hashes.size(), full_count));
+  request.computed_count = std::min(request.computed_count, known_count - 1);
+  const auto needed = static_cast<size_t>(std::max(blocks_for(known_count), request.path.count));
+  for (; request.blocks.size() > needed; request.blocks.pop_back()) pool_.release(request.blocks.back());
+  return request.computed_count >= std::max(request.cached_count, request.path.count * options_.block_size);
+}
+
 void BlockTables::release(ScheduledRequest& request) {
   // Others may now compute the block that the request announced and has not computed.
   request.announce_end = 0;
   announce_from(request, 0);
   cache_full_blocks(request);
   const bool keeps = !request.blocks.empty() && keep_tail(request);
-  const int32_t kept = keeps ? request.computed_count / options_.block_size : -1;
+  const int32_t kept = keeps ? request.lasting_of(request.computed_count) / options_.block_size : -1;
   finish_copy(request);
   for (int32_t i = count_of(request.blocks.size()); i-- > request.path.count;) {
     if (i != kept) pool_.release(request.blocks[static_cast<size_t>(i)]);
@@ -294,14 +307,15 @@ void BlockTables::unpin(Hash128 name) {
 
 int32_t BlockTables::pinned_count(const ScheduledRequest& request) const {
   const std::span<const Hash128> hashes(request.block_hashes);
-  return cache_.pinned_count(cache_.find(hashes.first(lookup_limit(request))));
+  return cache_.pinned_count(cache_.find(hashes.first(lookup_limit(request, options_.block_size))));
 }
 
 // Keeps the computed part of the last, partly filled block; false: the cache has no use for it.
 bool BlockTables::keep_tail(const ScheduledRequest& request) {
   const size_t block_size = static_cast<size_t>(options_.block_size);
-  const size_t full_count = static_cast<size_t>(request.computed_count) / block_size;
-  const size_t rest = static_cast<size_t>(request.computed_count) % block_size;
+  const auto lasting_count = static_cast<size_t>(request.lasting_of(request.computed_count));
+  const size_t full_count = lasting_count / block_size, rest = lasting_count % block_size;
+  if (full_count < static_cast<size_t>(request.path.count)) return false;
   // A copy that was not made yet leaves nothing behind.
   if (!options_.enable_prefix_caching || rest == 0 || request.copy_from >= 0 || request.ids.empty())
     return false;
@@ -365,7 +379,7 @@ Status BlockTables::verify_table(const ScheduledRequest& request) const {
   // An answer's blocks enter the cache when it ends.
   const int32_t end = request.computed_count / options_.block_size;
   const int32_t begin = request.phase == RequestPhase::kPrefill
-                            ? end
+                            ? request.lasting_of(request.computed_count) / options_.block_size
                             : std::min(request.prompt_count / options_.block_size, end);
   if (request.path.count < begin || request.path.count > end ||
       !cache_.is_path(request.path, hashes, request.blocks)) {

@@ -71,6 +71,10 @@ class BlockTables {
   void cache_full_blocks(ScheduledRequest& request);
   // Prefetches the memory that caching its blocks, or release(), reads first.
   void fetch_ahead(const ScheduledRequest& request) const { cache_.fetch_ahead(request.path); }
+  // The request has only its first `known_count` ids from now on, the last of them still to be computed, and
+  // gives back blocks that are beyond them. False: it must not go on in its blocks, since the KV of that id
+  // lies in one that is the cache's. REQUIRES: the other ids are not cached or announced for it.
+  bool cut(ScheduledRequest& request, int32_t known_count);
   // Gives all blocks back. Cached blocks stay cached, and so does the computed part of a last block that is
   // not full. computed_count and cached_count become 0.
   void release(ScheduledRequest& request);
@@ -100,7 +104,6 @@ class BlockTables {
   Status verify(std::span<ScheduledRequest* const> running, int32_t reserved_ahead) const;
 
  private:
-  size_t lookup_limit(const ScheduledRequest& request) const;
   PrefixCache::Match find_match(ScheduledRequest& request) const;
   void take_blocks(ScheduledRequest& request, const PrefixCache::Match& match, int32_t count);
   // Evicts until `count` blocks are free, as far as possible.

@@ -10,6 +10,7 @@
 //   [cached_count, computed_count)   KV computed by own steps
 //   [computed_count, known_count)    still to be computed; exactly one id while decoding
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -36,6 +37,9 @@ struct ScheduleSpec {
   bool background = false;
   // The request wants as many tokens as fit: where pins leave less room its max_new_count is cut.
   bool cut_to_fit = false;
+  // Tokens of the answer may be taken back until they are settled (StepToken): no block is cached or
+  // announced for more of it, and whether it has all its tokens is decided once they are known.
+  bool provisional = false;
 };
 
 struct NewRequest {
@@ -76,6 +80,8 @@ struct alignas(64) ScheduledRequest {
   bool scores_prompt = false;
   bool stopped = false;  // by a stop token, while it was in the step in flight
   bool corrupt = false;  // then: StepToken::corrupt
+  // Not below zero: the answer's tokens behind the first so many are taken back once no step is in flight.
+  int32_t rewind_to = -1;
 
   std::vector<TokenId> ids;    // known_count of them, or none
   int32_t sampled_index = -1;  // of the last id, while its token is not known (Scheduler::advance)
@@ -83,9 +89,10 @@ struct alignas(64) ScheduledRequest {
   int32_t cached_count = 0;
   int32_t first_cached_count = -1;  // at first admission: what usage.cached_tokens reports
   int32_t preemption_count = 0;
-  int32_t scored_count = 0;  // leading ids whose rows were scored; a preemption takes nothing of it back
-  ScheduleSpec spec;         // prefix_count is at most prompt_count
-  uint64_t user = 0;         // its user to the prefix cache: its session, or itself alone
+  int32_t settled_count = 0;  // of the emitted ids of a provisional request
+  int32_t scored_count = 0;   // leading ids whose rows were scored; a preemption takes nothing of it back
+  ScheduleSpec spec;          // prefix_count is at most prompt_count
+  uint64_t user = 0;          // its user to the prefix cache: its session, or itself alone
   std::vector<Hash128> block_hashes;  // chained hash of each full block of ids, from the salt on
   LockedPrefix path;                  // the leading ones of `blocks` are the cache's, the others its own
   BlockId copy_from = -1;             // held until a step has copied it into the block of cached_count
@@ -110,6 +117,11 @@ struct alignas(64) ScheduledRequest {
   bool is_counted() const { return zero_step != kNotCounted; }
   int32_t rest_count() const { return known_count - computed_count; }   // ids still to be computed
   int32_t emitted_count() const { return known_count - prompt_count; }  // tokens of the answer so far
+  bool has_all_tokens() const { return emitted_count() >= max_new_count; }
+  // The first ids that no rewind takes back, of `count`.
+  int32_t lasting_of(int32_t count) const {
+    return spec.provisional ? std::min(count, prompt_count + settled_count) : count;
+  }
 };
 
 }  // namespace troupe

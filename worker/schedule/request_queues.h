@@ -51,7 +51,7 @@ class RequestQueues {
   void drop_started(size_t count);
   // Its prompt is computed: it decodes from now on.
   void finish_prefill(Request& request);
-  // The request gives back its blocks and waits again. REQUIRES: it is the youngest that runs.
+  // The request, which runs, gives back its blocks and waits again.
   void preempt(Request& request);
   // Allows the request fewer tokens to emit.
   void cut(Request& request, int32_t token_count);

@@ -19,6 +19,8 @@
 //   next block does, the request goes on in a copy of it (Batch::copies).
 // - A request behind one that does not fit may pass it if it fits itself; the oldest waiting request cannot
 //   be passed for ever (max_passes). add() refuses requests that can never run.
+// - Tokens of a provisional request may be taken back until they are settled (StepToken): what is computed of
+//   them counts for nothing and is never cached. The KV that stays is as if they had not been.
 // - Requests in the background get what all others leave (background_prefill.h).
 // These rules are those of merged steps; the other ways to form steps (Batching) are there to be compared.
 

@@ -40,6 +40,15 @@ SchedulerState::Remains SchedulerState::end(ScheduledRequest& request, bool comp
   return remains;
 }
 
+void SchedulerState::rewind(ScheduledRequest& request, int32_t kept_count) {
+  const bool may_go_on = tables.cut(request, request.prompt_count + kept_count);
+  if (request.phase == RequestPhase::kWaiting) {
+    queues.lookup(request);
+  } else if (!may_go_on) {
+    queues.preempt(request);
+  }
+}
+
 void SchedulerState::discard(const Remains& remains) {
   if (!remains.pin.is_zero()) tables.unpin(remains.pin);
   tables.discard(remains.block_hashes, remains.salt, remains.ids);

@@ -34,6 +34,8 @@ struct SchedulerState {
   };
   // The request ends and is destroyed. `complete`: it came to its end, so what it asked to pin is pinned.
   Remains end(ScheduledRequest& request, bool complete);
+  // The request's answer ends behind its first `kept_count` tokens again; it goes on from there.
+  void rewind(ScheduledRequest& request, int32_t kept_count);
   // Its KV is no good: it is neither pinned nor found from now on.
   void discard(const Remains& remains);
   // Brings the gauges of `stats` up to date; the totals always are.

@@ -38,7 +38,7 @@ void StepCommit::advance_counted(std::vector<RequestId>& finished) {
 void StepCommit::advance_item(ScheduledRequest& request, const BatchItem& item) {
   state_.stats.computed_tokens_total += item.count;
   state_.set_work.add(request.spec.set, request.spec.prefix_count, item.count);
-  if (request.stopped) {  // before this step, which computed for it in vain
+  if (request.stopped || request.rewind_to >= 0) {  // before this step, which computed for it in vain
     if (item.samples) sampled_.push_back({.id = request.id, .request = nullptr, .ended = false});
     return;
   }
@@ -53,7 +53,7 @@ void StepCommit::advance_item(ScheduledRequest& request, const BatchItem& item) 
   if (!request.ids.empty()) request.ids.push_back(-1 - request.sampled_index);
   ++request.known_count;
   state_.queues.finish_prefill(request);
-  entry.ended = request.emitted_count() >= request.max_new_count;
+  entry.ended = request.has_all_tokens() && !request.spec.provisional;
   if (entry.ended) {
     ended_.push_back(&request);
   } else if (state_.config.simulation.count_decodes) {
@@ -73,9 +73,11 @@ void StepCommit::resolve(std::span<const StepToken> tokens, TimePoint now, std::
       ScheduledRequest& request = *entry.request;
       request.sampled_index = -1;
       if (!request.ids.empty()) request.ids.back() = token.token;
-      if (!token.finished) continue;
+      if (request.spec.provisional) settle(request, token);
+      if (request.rewind_to >= 0 || !(token.finished || request.has_all_tokens())) continue;
       request.stopped = true;
       request.corrupt = token.corrupt;
+      request.settled_count = request.emitted_count();
       stopped_.push_back(&request);
     } else if (!entry.ended) {
       continue;
@@ -85,6 +87,16 @@ void StepCommit::resolve(std::span<const StepToken> tokens, TimePoint now, std::
   unresolved_ = false;
   if (!step_.in_flight) end_stopped();
   if (state_.config.tpot_budget > Duration::zero()) learn_cost(now);
+}
+
+void StepCommit::settle(ScheduledRequest& request, const StepToken& token) {
+  TROUPE_CHECK(token.settled_count <= request.emitted_count(), "more tokens are settled than there are");
+  request.settled_count = std::max(request.settled_count, token.settled_count);
+  if (token.kept_count < 0) return;
+  TROUPE_CHECK(request.settled_count <= token.kept_count && token.kept_count < request.emitted_count(),
+               "only tokens that are not settled can be taken back");
+  request.rewind_to = token.kept_count;
+  rewound_.push_back(&request);
 }
 
 void StepCommit::abandon() {
@@ -108,6 +120,8 @@ void StepCommit::end_stopped() {
     if (is_corrupt) state_.discard(remains);
   }
   stopped_.clear();
+  for (ScheduledRequest* r : rewound_) state_.rewind(*r, std::exchange(r->rewind_to, -1));
+  rewound_.clear();
 }
 
 // A step began when the one before it was done, if it was launched by then.

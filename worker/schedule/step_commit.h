@@ -41,6 +41,7 @@ class StepCommit {
 
   void advance_counted(std::vector<RequestId>& finished);
   void advance_item(ScheduledRequest& request, const BatchItem& item);
+  void settle(ScheduledRequest& request, const StepToken& token);
   void end_stopped();
   void learn_cost(TimePoint now);
 
@@ -48,8 +49,9 @@ class StepCommit {
   PlannedStep& step_;
   bool unresolved_ = false;
   std::vector<Sampled> sampled_;
-  std::vector<ScheduledRequest*> ended_;    // scratch of advance()
-  std::vector<ScheduledRequest*> stopped_;  // by a stop token; they end when no step is in flight
+  std::vector<ScheduledRequest*> ended_;  // scratch of advance()
+  // When no step is in flight these end, by a stop token, and tokens of those are taken back.
+  std::vector<ScheduledRequest*> stopped_, rewound_;
   StepLoad advanced_load_;
   TimePoint advanced_at_{};  // when the step that was advanced last was planned
   TimePoint resolved_at_ = TimePoint::min();

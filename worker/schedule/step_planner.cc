@@ -88,7 +88,9 @@ void StepPlanner::list_decodes() {
   const RequestQueues::Queue& running = queues_.running();
   for (size_t i = 0; i < running.size(); ++i) {
     Request& r = *running[i];
-    if (r.phase == RequestPhase::kDecode && budget_ > 0 && grow_or_preempt(r)) add_item(r, 1, 1);
+    // (One that is provisional may have all its tokens, and not know yet whether they stay.)
+    if (r.phase != RequestPhase::kDecode || budget_ == 0 || r.has_all_tokens()) continue;
+    if (grow_or_preempt(r)) add_item(r, 1, 1);
   }
 }
 

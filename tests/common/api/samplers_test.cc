@@ -193,6 +193,18 @@ TEST(ApiSamplers, BansInEveryForm) {
   EXPECT_THAT(fault(R"("logit_bias":[["word",1]])"), HasSubstr("logit_bias[0][0]: "));
 }
 
+TEST(ApiSamplers, BannedStringsAreATextOrTheLinesOfAField) {
+  const auto strings = [](const std::string& value) {
+    return parsed(R"("banned_strings":)" + value).banned_strings;
+  };
+  EXPECT_THAT(strings(R"(["a whisper","","Ä"])"), ElementsAre("a whisper", "Ä"));
+  EXPECT_THAT(strings("\"shivers\""), ElementsAre("shivers"));
+  for (const char* off : {"[]", "null", "\"\"", R"(["",""])"}) EXPECT_THAT(strings(off), IsEmpty()) << off;
+  EXPECT_THAT(fault(R"("banned_strings":["x",1])"), HasSubstr("banned_strings[1]: "));
+  EXPECT_THAT(fault(R"("banned_strings":{})"), HasSubstr("a string or a list of strings"));
+  EXPECT_THAT(fault(R"("banned_strings":")" + std::string(16385, 'x') + "\""), HasSubstr("at most 16384"));
+}
+
 TEST(ApiSamplers, OrdersOfThreeServers) {
   const auto first = [](const std::string& fields) {
     const SamplerFields out = samplers(fields);

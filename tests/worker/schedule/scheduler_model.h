@@ -34,7 +34,10 @@ struct ModelRequest {
   bool decoding = false;
   bool cut_to_fit = false;  // max_new_count is the most
   int32_t pin_blocks = 0;   // that it may pin
-  int32_t unresolved = -1;  // the scheduler does not know the last of `ids`, but its place in the step
+  bool provisional = false;
+  int32_t settled_count = 0;  // of a provisional request's answer
+  bool rewound = false;       // while a step was under way that computes for it in vain
+  int32_t unresolved = -1;    // the scheduler does not know the last of `ids`, but its place in the step
 
   Hash128 context(int32_t count) const {
     Hash128 hash = salt;
@@ -81,14 +84,18 @@ class Machine {
   int64_t prompts_before_decodes() const { return prompts_before_decodes_; }
   int64_t batches() const { return batches_; }
   int64_t corrupt() const { return corrupt_; }
+  int64_t rewinds() const { return rewinds_; }
+  int64_t rewinds_to_prompt() const { return rewinds_to_prompt_; }
 
  private:
   struct Sampled {
     RequestId id;
     TokenId token;
-    bool ends = false;     // for sure
-    bool may_end = false;  // or it was told to say less
-    bool corrupt = false;  // it failed: no token was drawn
+    bool ends = false;                           // for sure
+    bool may_end = false;                        // or it was told to say less
+    bool corrupt = false;                        // it failed: no token was drawn
+    bool vain = false;                           // of a request whose tokens were taken back meanwhile
+    int32_t settled_count = 0, kept_count = -1;  // StepToken's
   };
 
   int pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
@@ -164,6 +171,9 @@ class Machine {
   // Makes some requests background requests, and lets some of those pin their prompts.
   void keep_some(NewRequest& added, ModelRequest& request) {
     added.spec.cut_to_fit = request.cut_to_fit = pick(0, 2) == 0;
+    if (config_.batching == Batching::kMerged) {
+      added.spec.provisional = request.provisional = pick(0, 3) == 0;
+    }
     added.spec.background = pick(0, 7) == 0;
     if (!added.spec.background || pick(0, 2) == 0) return;
     added.spec.pin = random_pin();
@@ -187,22 +197,23 @@ class Machine {
 
   // Ahead: the step before it is resolved when this one is under way.
   void step(bool fail) {
+    for (auto& [id, request] : requests_) request.rewound = false;
     const int64_t preemptions_before = scheduler_.stats().preemptions_total;
     const int32_t running_before = scheduler_.stats().running;
     const Batch& batch = scheduler_.plan(now_);
     if (last_.empty()) {
       ASSERT_EQ(batch.empty(), live_count_ == 0) << "an empty step while requests are there";
     }
-    if (batch.empty()) return resolve();
-    ASSERT_LE(static_cast<int32_t>(batch.items.size()), config_.max_num_seqs);
-    ASSERT_LE(batch.token_count, config_.max_num_batched_tokens);
-    const bool preempted = scheduler_.stats().preemptions_total > preemptions_before;
     // A background request that made way may be in the step again.
     for (const RequestId id : batch.preempted) {
       requests_.at(id).computed_count = -1;
       requests_.at(id).decoding = false;
       requests_.at(id).admitted = true;  // if only to a batch, of which no step was about it
     }
+    if (batch.empty()) return resolve();
+    ASSERT_LE(static_cast<int32_t>(batch.items.size()), config_.max_num_seqs);
+    ASSERT_LE(batch.token_count, config_.max_num_batched_tokens);
+    const bool preempted = scheduler_.stats().preemptions_total > preemptions_before;
     check_batching(batch, running_before);
     kv_.copy(batch.copies);
     int32_t token_count = 0;
@@ -223,7 +234,7 @@ class Machine {
     }
     for (const BatchItem& item : batch.items) {
       ModelRequest& r = requests_.at(item.id);
-      if (!r.finished) r.computed_count = item.start + static_cast<int32_t>(item.ids.size());
+      if (!r.finished && !r.rewound) r.computed_count = item.start + static_cast<int32_t>(item.ids.size());
     }
     if (ahead_) scheduler_.advance();
     take(std::move(sampled));
@@ -306,8 +317,9 @@ class Machine {
     has_last_ = true;
     for (size_t i = 0; i < last_.size(); ++i) {
       ModelRequest& r = requests_.at(last_[i].id);
-      computed_in_vain_ += r.finished;
-      if (r.finished) continue;
+      computed_in_vain_ += r.finished || r.rewound;
+      last_[i].vain = r.rewound;
+      if (r.finished || r.rewound) continue;
       r.ids.push_back(last_[i].token);
       r.decoding = true;
       if (ahead_) r.unresolved = static_cast<int32_t>(i);
@@ -322,8 +334,10 @@ class Machine {
     if (!has_last_) return;
     has_last_ = false;
     std::vector<StepToken> tokens;
-    for (const Sampled& s : last_) {
-      tokens.push_back({s.id, s.token, s.corrupt || s.token == kStopToken, s.corrupt});
+    for (Sampled& s : last_) {
+      settle(s);
+      tokens.push_back(
+          {s.id, s.token, s.corrupt || s.token == kStopToken, s.corrupt, s.settled_count, s.kept_count});
     }
     now_ += std::chrono::microseconds(pick(1, 30'000) * (pick(0, 20) == 0 ? 100 : 1));
     std::vector<RequestId> finished;
@@ -338,7 +352,8 @@ class Machine {
       r.unresolved = -1;
       const bool ended = next < finished.size() && finished[next] == s.id;
       next += ended;
-      if (r.finished) continue;  // removed meanwhile
+      if (r.finished || s.vain) continue;  // removed meanwhile
+      if (s.kept_count >= 0) rewind(r, s.kept_count);
       ASSERT_LE(s.ends, ended);
       ASSERT_LE(ended, s.may_end);
       if (!ended) continue;
@@ -349,6 +364,26 @@ class Machine {
     }
     ASSERT_EQ(next, finished.size());
     last_.clear();
+  }
+
+  // Some tokens of a provisional request stay for good from now on, and others are taken back.
+  void settle(Sampled& s) {
+    ModelRequest& r = requests_.at(s.id);
+    if (!r.provisional || r.finished || s.vain || s.corrupt) return;
+    const int32_t emitted_count = static_cast<int32_t>(r.ids.size()) - r.prompt_count;
+    if (pick(0, 1) == 0) r.settled_count = pick(r.settled_count, emitted_count);
+    s.settled_count = r.settled_count;
+    if (r.settled_count == emitted_count || pick(0, 3) > 0) return;
+    s.kept_count = pick(r.settled_count, emitted_count - 1);
+    s.ends = s.may_end = false;
+  }
+
+  void rewind(ModelRequest& r, int32_t kept_count) {
+    ++rewinds_;
+    rewinds_to_prompt_ += kept_count == 0 && r.prompt_count % config_.block_size == 0;
+    r.ids.resize(static_cast<size_t>(r.prompt_count + kept_count));
+    r.computed_count = -1;
+    r.rewound = true;
   }
 
   void drain() {
@@ -380,7 +415,7 @@ class Machine {
   std::vector<Sampled> last_;  // of the step whose tokens the scheduler does not know yet
   bool has_last_ = false;
   int64_t partial_hits_ = 0, pins_ = 0, refused_beside_pins_ = 0, cut_short_ = 0, computed_in_vain_ = 0;
-  int64_t corrupt_ = 0;
+  int64_t corrupt_ = 0, rewinds_ = 0, rewinds_to_prompt_ = 0;
   int64_t prompts_before_decodes_ = 0, batches_ = 0;  // of more than one request
   TimePoint now_{};
 };

@@ -10,6 +10,7 @@ namespace scheduler_model {
 TEST(SchedulerModel, RandomOperationsKeepEveryContextRight) {
   int64_t preemptions = 0, hit_tokens = 0, machines_that_evict = 0, partial_hits = 0;
   int64_t pins = 0, refused_beside_pins = 0, cut_short = 0, computed_in_vain = 0, corrupt = 0;
+  int64_t rewinds = 0, rewinds_to_prompt = 0;
   for (uint64_t seed = 1; seed <= 4000; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Machine machine(seed, Batching::kMerged);
@@ -23,6 +24,8 @@ TEST(SchedulerModel, RandomOperationsKeepEveryContextRight) {
     cut_short += machine.cut_short();
     computed_in_vain += machine.computed_in_vain();
     corrupt += machine.corrupt();
+    rewinds += machine.rewinds();
+    rewinds_to_prompt += machine.rewinds_to_prompt();
     machines_that_evict += machine.stats().blocks_free == 0;
   }
   // The seeds reach the cases that they are for.
@@ -34,6 +37,8 @@ TEST(SchedulerModel, RandomOperationsKeepEveryContextRight) {
   EXPECT_GT(refused_beside_pins, 500);
   EXPECT_GT(cut_short, 50);
   EXPECT_GT(corrupt, 1'000);
+  EXPECT_GT(rewinds, 5'000);
+  EXPECT_GT(rewinds_to_prompt, 1'000) << "the last id of the prompt lies in a block of the cache";
   EXPECT_GT(computed_in_vain, 1'000);
 }
 

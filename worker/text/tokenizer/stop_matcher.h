@@ -23,6 +23,9 @@ class StopMatcher {
   size_t push(char byte);
   // Number of bytes at the end of the text so far that may begin a string, fewer than the longest has.
   size_t undecided() const { return nodes_[at_].depth; }
+  // All that the matcher knows of the text so far: go_to() takes it back to where this was its state().
+  uint32_t state() const { return at_; }
+  void go_to(uint32_t state) { at_ = state; }
 
  private:
   // A prefix of a string. Node 0 is the empty one.
