@@ -23,8 +23,7 @@
 //   min_p        p >= min_p · p_max
 //   xtc          with its probability, rolled once a position: of the tokens with p >= threshold all but the
 //                least likely go, if there are two; not with a threshold above .5     (koboldcpp)
-//   mirostat     behind penalties, temperature and smoothing, in place of all cuts. 1: top_k with k from μ
-//   and
+//   mirostat     behind penalties, temperature and smoothing, in place of all cuts. 1: top_k, k by μ and
 //                Zipf's exponent, estimated from the 100 best; 2: -log2 p <= μ. Then μ -= η · (-log2 p - τ)
 //                of the token drawn                                    (Basu et al., arXiv 2007.14966)
 //

@@ -25,20 +25,25 @@ std::string lowercase(std::string_view text) {
   return lower;
 }
 
+// `mu`: of mirostat, before the draw and after it.
 TokenId draw(const EngineHarness& h, const EngineRequest& r, const std::vector<TokenId>& answer,
-             std::span<const TokenId> banned) {
+             std::span<const TokenId> banned, float& mu) {
   std::vector<TokenId> context = r.prompt;
   context.insert(context.end(), answer.begin(), answer.end());
   std::vector<float> logits = h.model.logits_after(context);
-  if (const auto adjuster = LogitAdjuster::make(r.sampling, r.prompt)) {
-    for (const TokenId token : answer) adjuster->add_emitted(token);
-    edit_logits(logits,
-                {.draw = {}, .penalties = adjuster->penalties(), .edits = adjuster->edits(answer.size())});
-  }
   for (const TokenId token : banned) {
     logits[static_cast<size_t>(token)] = -std::numeric_limits<float>::infinity();
   }
-  return sample_token(logits, r.sampling, answer.size());
+  SampleRow row{.draw = draw_params(r.sampling, answer.size())};
+  const auto adjuster = LogitAdjuster::make(r.sampling, r.prompt);
+  if (adjuster != nullptr) {
+    for (const TokenId token : answer) adjuster->add_emitted(token);
+    row.penalties = adjuster->penalties();
+    row.edits = adjuster->edits(answer.size());
+  }
+  if (r.sampling.chain) row.chain = &*r.sampling.chain;
+  row.mirostat_mu = &mu;
+  return edit_and_draw(logits, row);
 }
 
 struct Reference {
@@ -50,8 +55,12 @@ Reference reference(const EngineHarness& h, const EngineRequest& r) {
   BannedStrings strings(h.tokenizer.get(), r.banned_strings);
   Reference made;
   size_t settled = 0;
+  std::vector<float> mus{r.sampling.chain ? first_mirostat_mu(*r.sampling.chain) : 0};
   while (made.ids.size() < static_cast<size_t>(r.max_new_count)) {
-    made.ids.push_back(draw(h, r, made.ids, strings.banned()));
+    float mu = mus[made.ids.size()];
+    made.ids.push_back(draw(h, r, made.ids, strings.banned(), mu));
+    mus.resize(made.ids.size());
+    mus.push_back(mu);
     if (made.ids.back() == EngineHarness::kEos) break;
     const BannedStrings::Verdict verdict = strings.push(made.ids.back());
     settled += verdict.released;
@@ -77,6 +86,13 @@ std::string part_of_answer(const EngineHarness& h, const EngineRequest& r, size_
   return text;
 }
 
+SamplerChain mirostat() {
+  SamplerChain chain;
+  chain.mirostat = 2;
+  chain.mirostat_tau = 3;
+  return chain;
+}
+
 using EngineBannedStrings = testing::WaitsOrRunsAhead;
 INSTANTIATE_TEST_SUITE_P(Runner, EngineBannedStrings, ::testing::Bool(), EngineBannedStrings::name);
 
@@ -95,6 +111,8 @@ TEST_P(EngineBannedStrings, AnswersHaveNoneWhateverElseIsComputed) {
     if (i % 3 == 0) r.sampling.repetition_penalty = 1.3f;
     if (i % 4 == 0) r.sampling.frequency_penalty = 0.5f;
     if (i % 5 == 0) r.logprobs = 1;
+    if (i % 10 == 3) r.sampling.chain = mirostat();
+    if (i % 10 == 7) r.sampling.history.dry.multiplier = 2;
     if (i % 6 > 0) r.banned_strings = {part_of_answer(h, r, static_cast<size_t>(i % 4), 1 + i % 3)};
     if (i % 6 > 3) r.banned_strings.push_back(lowercase(part_of_answer(h, r, 0, 1)));
     std::erase(r.banned_strings, "");
@@ -121,27 +139,34 @@ TEST_P(EngineBannedStrings, AnswersHaveNoneWhateverElseIsComputed) {
   EXPECT_EQ(h.engine->load().kv_blocks_free, h.engine->load().kv_blocks_total);
 }
 
-TEST_P(EngineBannedStrings, ResumedAnswerGoesOnAsItWas) {
-  EngineHarness h(model());
-  EngineRequest whole = h.request(h.prompt(2, 30), 24, /*seed=*/5);
-  whole.sampling.presence_penalty = 0.4f;
+// However much of it was sent.
+void expect_resumed_answers(EngineHarness& h, EngineRequest whole) {
   for (size_t begin = 2; begin < 20; begin += 5) {
     whole.banned_strings.push_back(part_of_answer(h, whole, begin, 2));
   }
   const Reference expected = reference(h, whole);
   ASSERT_GT(expected.rewinds, 0);
   for (size_t sent = 0; sent < expected.ids.size(); ++sent) {
+    const auto rest = expected.ids.begin() + static_cast<ptrdiff_t>(sent);
     EngineRequest r = whole;
-    r.emitted.assign(expected.ids.begin(), expected.ids.begin() + static_cast<ptrdiff_t>(sent));
+    r.emitted.assign(expected.ids.begin(), rest);
     r.unsent_logprobs = sent > 2 && sent % 2 == 0 ? 2 : 0;
     if (r.unsent_logprobs > 0) r.logprobs = 0;
     Collector out;
     ASSERT_TRUE(h.engine->submit(r, out.sink()).ok());
     ASSERT_TRUE(out.wait_end());
-    EXPECT_EQ(out.ids(),
-              std::vector<TokenId>(expected.ids.begin() + static_cast<ptrdiff_t>(sent), expected.ids.end()))
-        << sent;
+    EXPECT_EQ(out.ids(), std::vector<TokenId>(rest, expected.ids.end())) << sent;
   }
+}
+
+TEST_P(EngineBannedStrings, ResumedAnswerGoesOnAsItWas) {
+  EngineHarness h(model());
+  EngineRequest request = h.request(h.prompt(2, 30), 24, /*seed=*/5);
+  request.sampling.presence_penalty = 0.4f;
+  expect_resumed_answers(h, request);
+  request.sampling.chain = mirostat();
+  SCOPED_TRACE("mirostat");
+  expect_resumed_answers(h, request);
 }
 
 // A stream gets nothing that is taken back later.
