@@ -114,6 +114,8 @@ void Engine::Impl::prepare(const Batch& batch) {
       shown.push_back(static_cast<int32_t>(draws.size()));
     }
     draws.push_back(sequence.draw_at(position, -1 - item.ids.back()));
+    // The host draws by a chain, so the launch has waited for the step already.
+    next.must_wait |= draws.back().chain != nullptr;
   }
   next.must_wait |= !shown.empty() || !next.scored.empty();
 }

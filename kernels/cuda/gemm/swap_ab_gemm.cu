@@ -207,7 +207,10 @@ struct Consumer {
     __threadfence();
     named_barrier(1 + group, kWarpgroup);
     const bool speaks = threadIdx.x % kWarpgroup == 0;
-    if (speaks) shared.arrivals[group] = atomicAdd(arrivals, 1u);
+    if (speaks) {
+      __threadfence();  // behind the barrier it covers what the others wrote
+      shared.arrivals[group] = atomicAdd(arrivals, 1u);
+    }
     named_barrier(1 + group, kWarpgroup);
     if (shared.arrivals[group] != static_cast<unsigned>(last - first)) return false;
     __threadfence();
