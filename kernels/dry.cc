@@ -19,45 +19,66 @@ void set(std::vector<bool>& ids, int32_t token) {
   ids[place] = true;
 }
 
+// Lengths beyond allowed_length + this have its penalty. (A base of 1 has the same for all.)
+double exponent_max(double base) {
+  return base > 1.000001 ? std::floor(kLogFloatMax / exact_log(base)) : 0;
+}
+
 float penalty_of(const DryParams& params, int32_t length) {
   const double base = double{params.base};
-  double exponent = length - params.allowed_length;
-  if (base > 1.000001) exponent = std::min(exponent, std::floor(kLogFloatMax / exact_log(base)));
+  const double exponent = std::min(double(length - params.allowed_length), exponent_max(base));
   const double amount = double{params.multiplier} * exact_pow(base, exponent);
   return static_cast<float>(std::min(amount, double{FLT_MAX}));
 }
 
 }  // namespace
 
-DryBreakers::DryBreakers(std::vector<std::vector<int32_t>> sequences) {
-  for (std::vector<int32_t>& sequence : sequences) {
+DryBreakers::DryBreakers(const std::vector<std::vector<int32_t>>& sequences) {
+  for (const std::vector<int32_t>& sequence : sequences) {
     if (sequence.size() == 1) {
       set(singles_, sequence.front());
     } else {
-      set(heads_, sequence.front());
-      sequences_.push_back(std::move(sequence));
+      heads_.push_back({sequence.front(), static_cast<uint32_t>(tails_.size())});
+      tails_.emplace_back(sequence.begin() + 1, sequence.end());
     }
   }
-  std::sort(sequences_.begin(), sequences_.end());
+  settle();
+}
+
+DryBreakers::DryBreakers(const std::vector<int32_t>& singles, std::vector<Head> heads,
+                         std::vector<std::vector<int32_t>> tails)
+    : heads_(std::move(heads)), tails_(std::move(tails)) {
+  for (const int32_t token : singles) set(singles_, token);
+  settle();
+}
+
+void DryBreakers::settle() {
+  std::sort(heads_.begin(), heads_.end());
+  for (const Head& head : heads_) set(begins_, head.token);
+  for (const std::vector<int32_t>& tail : tails_) tail_max_ = std::max(tail_max_, tail.size());
 }
 
 size_t DryBreakers::match_at(std::span<const int32_t> history, size_t at) const {
   size_t longest = is_breaker(history[at]) ? 1 : 0;
-  if (!has(heads_, history[at])) return longest;
-  auto it = std::lower_bound(sequences_.begin(), sequences_.end(), std::vector<int32_t>{history[at]});
-  for (; it != sequences_.end() && it->front() == history[at]; ++it) {
-    const bool fits = it->size() > longest && it->size() <= history.size() - at;
-    if (fits && std::equal(it->begin(), it->end(), history.begin() + static_cast<std::ptrdiff_t>(at)))
-      longest = it->size();
+  if (!has(begins_, history[at])) return longest;
+  const std::span<const int32_t> behind = history.subspan(at + 1);
+  for (auto it = std::lower_bound(heads_.begin(), heads_.end(), Head{history[at], 0});
+       it != heads_.end() && it->token == history[at]; ++it) {
+    const std::vector<int32_t>& tail = tails_[it->tail];
+    const bool fits = tail.size() + 1 > longest && tail.size() <= behind.size();
+    if (fits && std::equal(tail.begin(), tail.end(), behind.begin())) longest = tail.size() + 1;
   }
   return longest;
 }
 
-size_t DryBreakers::count_behind(std::span<const int32_t> history) const {
-  for (size_t at = history.size(); at-- > 0;) {
-    if (const size_t length = match_at(history, at); length > 0) return history.size() - at - length;
+size_t DryBreakers::count_behind(std::span<const int32_t> history, size_t count_max) const {
+  // One that ends within the last `count_max` begins at most its length before them.
+  const size_t looked_at = std::min(history.size(), count_max + tail_max_ + 1);
+  for (size_t at = history.size(); at-- > history.size() - looked_at;) {
+    if (const size_t length = match_at(history, at); length > 0)
+      return std::min(history.size() - at - length, count_max);
   }
-  return history.size();
+  return std::min(history.size(), count_max);
 }
 
 // Lengths of the common suffix of the window and of each of its beginnings: the Z-function of the window read
@@ -91,8 +112,9 @@ std::span<const DryPenalty> DryMatcher::find(const DryParams& params, std::span<
   found_.clear();
   if (params.range > 0 && static_cast<size_t>(params.range) < history.size())
     history = history.last(static_cast<size_t>(params.range));
-  size_t length_max = history.size();
-  if (params.breakers != nullptr) length_max = params.breakers->count_behind(history);
+  const double length_of_most = params.allowed_length + exponent_max(double{params.base});
+  size_t length_max = static_cast<size_t>(std::min(length_of_most, static_cast<double>(history.size())));
+  if (params.breakers != nullptr) length_max = params.breakers->count_behind(history, length_max);
   if (length_max < static_cast<size_t>(params.allowed_length)) return {};
   match(history, static_cast<int32_t>(length_max));
   // The longest of each token stays.

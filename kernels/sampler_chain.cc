@@ -20,6 +20,7 @@ namespace {
 constexpr float kLog2E = 1.44269504f;
 constexpr double kLn2 = 0.69314718055994531;
 constexpr double kTemperatureMin = 1.0 / 256;  // of dynatemp, whose low may be 0: koboldcpp's
+constexpr float kLogitMax = 1e30f;             // logits stay numbers, whatever a temperature makes of them
 constexpr size_t kMirostatTokens = 100;        // that the exponent is estimated from
 
 // Bits of XTC's roll: a counter beside those of counter_bits() and choice_seed().
@@ -205,7 +206,7 @@ void Chain::sort() {
   }
   const float lift = tokens_.front().below;
   for (Token& token : tokens_) token.below = std::max(token.below - lift, -FLT_MAX);
-  best_ += lift;
+  best_ = std::clamp(best_ + lift, -kLogitMax, kLogitMax);
   total_ = 0;
 }
 
@@ -218,7 +219,8 @@ void Chain::penalize() {
     const auto found = std::lower_bound(edits.begin(), edits.end(), token.id,
                                         [](const LogitEdit& edit, int32_t id) { return edit.token < id; });
     if (found == edits.end() || found->token != token.id) continue;
-    token.below = edited_logit(token.below + best_, row_.penalties, *found) - best_;
+    const float edited = edited_logit(token.below + best_, row_.penalties, *found);
+    token.below = std::clamp(edited - best_, -FLT_MAX, kLogitMax);
   }
   sort();
 }
@@ -237,7 +239,7 @@ void Chain::heat() {
   if (temperature == 1) return;
   const auto divisor = static_cast<float>(temperature);
   for (Token& token : tokens_) token.below = std::max(token.below / divisor, -FLT_MAX);
-  best_ /= divisor;
+  best_ = std::clamp(best_ / divisor, -kLogitMax, kLogitMax);
   total_ = 0;
 }
 
@@ -246,8 +248,9 @@ void Chain::smooth() {
   const double factor = double{chain_.smoothing_factor}, curve = double{chain_.smoothing_curve};
   const double k = (3 - curve) / 2 * factor, s = (curve - 1) / 2 * factor;
   for (Token& token : tokens_) {
-    const double d = std::max(double{token.below}, -1e12);  // its cube is a float still
-    token.below = static_cast<float>(-k * d * d + s * d * d * d);
+    const double d = std::max(double{token.below}, -1e12);
+    const double smoothed = -k * d * d + s * d * d * d;
+    token.below = static_cast<float>(std::clamp(smoothed, -double{kLogitMax}, double{kLogitMax}));
   }
   sort();  // a curve above 3 lifts some above the best
 }
@@ -284,6 +287,7 @@ void Chain::cut_untypical() {
   uint64_t mass = 0;
   while (mass < target) {
     const bool has_better = begin > 0, has_worse = end < tokens_.size();
+    if (!has_better && !has_worse) break;
     if (has_better && (!has_worse || distance(begin - 1) <= distance(end))) {
       mass += tokens_[--begin].weight;
     } else {
@@ -298,7 +302,7 @@ void Chain::cut_nucleus() {
   weigh();
   const uint64_t target = nucleus_target(row_.draw.top_p, total_);
   size_t count = 0;
-  for (uint64_t mass = 0; mass < target; ++count) mass += tokens_[count].weight;
+  for (uint64_t mass = 0; mass < target && count < tokens_.size(); ++count) mass += tokens_[count].weight;
   keep(0, count);
 }
 

@@ -17,6 +17,8 @@ constexpr size_t kBannedMax = 4096;
 constexpr size_t kBadWordsMax = 1024;
 constexpr size_t kBadWordsBytesMax = 16 * 1024;
 constexpr size_t kOrderMax = 64;
+// Bytes of such lists in one text.
+constexpr size_t kOrderBytesMax = 1024, kBannedBytesMax = 64 * 1024;
 
 using Step = SamplerStep;
 
@@ -218,7 +220,9 @@ Fault read_breakers(std::string_view param, dom::element value, std::vector<std:
 Fault read_banned_tokens(std::string_view param, dom::element value, std::vector<int32_t>& out) {
   const std::string rule = absl::StrCat("a list of at most ", kBannedMax, " token ids");
   if (is_text(value)) {
-    for (const std::string_view piece : pieces_of(value.get_string().value_unsafe())) {
+    const std::string_view text = value.get_string().value_unsafe();
+    if (text.size() > kBannedBytesMax) return expected(param, rule, value);
+    for (const std::string_view piece : pieces_of(text)) {
       const std::optional<int32_t> id = id_of(piece);
       if (!id || out.size() == kBannedMax)
         return expected(param, "token ids with commas between them", value);
@@ -270,7 +274,7 @@ Fault read_bad_words(std::string_view param, dom::element value, std::vector<std
 Fault read_sampler_order(std::string_view param, dom::element value, SamplerFields& out) {
   Order order;
   Fault fault;
-  if (is_text(value)) {
+  if (is_text(value) && value.get_string().value_unsafe().size() <= kOrderBytesMax) {
     fault = read_names_text(param, value.get_string().value_unsafe(), order);
   } else if (!value.is_array() || value.get_array().value_unsafe().size() > kOrderMax) {
     fault = expected(

@@ -100,6 +100,7 @@ struct Engine::Impl {
   void publish_pins();
   void accept(const StepOutput& output);
   void score_prompts();
+  void attach_prompt_scores();
   void fail_unsampled();
   void mark_length_stops();
   void fail_step(const Batch& batch, const Status& error);

@@ -128,6 +128,7 @@ void Engine::Impl::finish_step() {
   publish_pins();
   fail_unsampled();
   mark_length_stops();
+  attach_prompt_scores();
   for (TokenEvent& event : events) event.at = end;
   for (RequestId id : finished) sequences.erase(id);
   if (!events.empty()) text_out.push(events);
@@ -188,6 +189,9 @@ void Engine::Impl::score_prompts() {
     runner->visit_rows(rows.first, rows.count,
                        [&](int32_t, std::span<const float> logits) { sequence.add_prompt_score(logits); });
   }
+}
+
+void Engine::Impl::attach_prompt_scores() {
   for (TokenEvent& event : events) {
     auto scores = sequences.at(event.id).take_prompt_scores();
     if (!scores.empty()) event.prompt_scores = std::make_unique<std::vector<TokenScore>>(std::move(scores));

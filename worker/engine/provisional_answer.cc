@@ -30,9 +30,11 @@ void ProvisionalAnswer::append(TokenEvent event, StepToken& result, std::vector<
   release(verdict.released, released);
   result.settled_count = settled_count();
   if (!verdict.rewinds) return;
-  emitted_.resize(emitted_.size() - held_.size() + verdict.kept);
+  const size_t taken_back = held_.size() - verdict.kept;
+  emitted_.resize(emitted_.size() - taken_back);
   held_.erase(held_.begin() + static_cast<ptrdiff_t>(verdict.kept), held_.end());
-  if (rewinds_left_-- > 0) {
+  taken_back_left_ -= static_cast<int32_t>(taken_back);
+  if (rewinds_left_-- > 0 && taken_back_left_ >= 0) {
     result.kept_count = static_cast<int32_t>(emitted_.size());
     ++rewind_count_;
     return;
@@ -56,6 +58,7 @@ void ProvisionalAnswer::release(size_t count, std::vector<TokenEvent>& released)
   released.insert(released.end(), std::make_move_iterator(held_.begin()), std::make_move_iterator(end));
   held_.erase(held_.begin(), end);
   rewinds_left_ = kRewindsMax;
+  taken_back_left_ = kTakenBackMax;
 }
 
 }  // namespace troupe

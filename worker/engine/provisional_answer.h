@@ -4,6 +4,7 @@
 // only; one an answer.
 
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,8 +17,9 @@ namespace troupe {
 
 class ProvisionalAnswer {
  public:
-  // After so many rewinds without a token that stays the answer ends, as one that has its length.
-  static constexpr int32_t kRewindsMax = 256;
+  // After so many rewinds, or tokens taken back, without a token that stays the answer ends, as one that has
+  // its length.
+  static constexpr int32_t kRewindsMax = 256, kTakenBackMax = 16 * 1024;
 
   // `sent`: the answer's tokens so far. REQUIRES: no string is empty; `tokenizer` outlives this.
   ProvisionalAnswer(const Tokenizer* tokenizer, const std::vector<std::string>& banned_strings,
@@ -46,9 +48,9 @@ class ProvisionalAnswer {
   BannedStrings strings_;
   const std::vector<TokenId> prompt_;
   std::vector<TokenId> emitted_;
-  std::vector<TokenEvent> held_;  // of the last ones of emitted_
+  std::deque<TokenEvent> held_;  // of the last ones of emitted_
   uint32_t rewind_count_ = 0;
-  int32_t rewinds_left_ = kRewindsMax;  // until a token is released
+  int32_t rewinds_left_ = kRewindsMax, taken_back_left_ = kTakenBackMax;  // until a token is released
 };
 
 }  // namespace troupe

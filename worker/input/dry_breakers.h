@@ -9,14 +9,15 @@
 #include <vector>
 
 #include "common/core/mutex.h"
+#include "common/core/status.h"
 #include "worker/model/sampler.h"
 #include "worker/text/tokenizer/tokenizer.h"
 
 namespace troupe {
 
-// A scan of the vocabulary a text: some tenths of a millisecond for one of a byte, and a millisecond for a
-// longer one.
-DryBreakers find_breakers(const Tokenizer& tokenizer, const std::vector<std::string>& texts);
+// A scan of the vocabulary a text: some tenths of a millisecond for one of a byte, a millisecond for a longer
+// one. Errors: kInvalidArgument where too many tokens end as the texts begin; work_limit.h's.
+StatusOr<DryBreakers> find_breakers(const Tokenizer& tokenizer, const std::vector<std::string>& texts);
 
 // Keeps the breakers of the lists of texts asked for last: most requests have the same few. Thread-safe.
 class DryBreakerCache {
@@ -24,7 +25,8 @@ class DryBreakerCache {
   // `tokenizer` must outlive it.
   explicit DryBreakerCache(const Tokenizer* tokenizer) : tokenizer_(tokenizer) {}
 
-  std::shared_ptr<const DryBreakers> find(const std::vector<std::string>& texts);
+  // Errors: find_breakers()'s.
+  StatusOr<std::shared_ptr<const DryBreakers>> find(const std::vector<std::string>& texts);
 
  private:
   static constexpr size_t kListsMax = 16;

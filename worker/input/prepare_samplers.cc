@@ -129,6 +129,13 @@ bool is_plain(const SamplerChain& chain, const SamplingParams& sampling) {
   return active == expected;
 }
 
+StatusOr<std::shared_ptr<const DryBreakers>> breakers_of(const SamplerModel& model,
+                                                         const std::vector<std::string>& texts) {
+  if (model.breaker_cache != nullptr) return model.breaker_cache->find(texts);
+  TROUPE_ASSIGN_OR_RETURN(DryBreakers found, find_breakers(model.tokenizer, texts));
+  return std::make_shared<const DryBreakers>(std::move(found));
+}
+
 }  // namespace
 
 std::optional<SamplerChain> chain_of(const SamplerFields& fields, const SamplingParams& sampling) {
@@ -199,12 +206,19 @@ std::optional<ApiError> take_samplers(const SamplerModel& model, const SamplerFi
     history.dry.base = static_cast<float>(fields.dry_base);
     history.dry.allowed_length = fields.dry_allowed_length;
     history.dry.range = fields.dry_range;
-    history.dry.breakers =
-        model.breaker_cache != nullptr
-            ? model.breaker_cache->find(fields.dry_breakers)
-            : std::make_shared<const DryBreakers>(find_breakers(model.tokenizer, fields.dry_breakers));
+    auto breakers = breakers_of(model, fields.dry_breakers);
+    if (!breakers.ok())
+      return ApiError::bad_field("dry_sequence_breakers", to_std(breakers.status().message()));
+    history.dry.breakers = *std::move(breakers);
   }
   engine.sampling.chain = chain_of(fields, engine.sampling);
+  const bool has_mirostat = engine.sampling.chain && engine.sampling.chain->mirostat != 0;
+  if (has_mirostat && !engine.banned_strings.empty()) {
+    return ApiError::bad_field(
+        "banned_strings",
+        "'banned_strings' and mirostat ('mirostat_mode') cannot be combined: an answer "
+        "that goes on elsewhere would not know what was taken back.");
+  }
   return std::nullopt;
 }
 

@@ -378,10 +378,10 @@ Status BlockTables::verify_table(const ScheduledRequest& request) const {
   const auto hashes = request.ids.empty() ? std::span<const Hash128>() : request.block_hashes;
   // An answer's blocks enter the cache when it ends.
   const int32_t end = request.computed_count / options_.block_size;
-  const int32_t begin = request.phase == RequestPhase::kPrefill
-                            ? request.lasting_of(request.computed_count) / options_.block_size
-                            : std::min(request.prompt_count / options_.block_size, end);
-  if (request.path.count < begin || request.path.count > end ||
+  const int32_t cached = request.phase == RequestPhase::kPrefill
+                             ? request.lasting_of(request.computed_count)
+                             : request.prompt_count - (request.spec.provisional ? 1 : 0);
+  if (request.path.count < std::min(cached / options_.block_size, end) || request.path.count > end ||
       !cache_.is_path(request.path, hashes, request.blocks)) {
     return absl::InternalError(name + ": its full blocks are not those cached under their hashes");
   }

@@ -118,9 +118,10 @@ struct alignas(64) ScheduledRequest {
   int32_t rest_count() const { return known_count - computed_count; }   // ids still to be computed
   int32_t emitted_count() const { return known_count - prompt_count; }  // tokens of the answer so far
   bool has_all_tokens() const { return emitted_count() >= max_new_count; }
-  // The first ids that no rewind takes back, of `count`.
+  // The first ids that no rewind takes back, of `count`, without the last of them: it may have to be computed
+  // again, so its block stays the request's own.
   int32_t lasting_of(int32_t count) const {
-    return spec.provisional ? std::min(count, prompt_count + settled_count) : count;
+    return spec.provisional ? std::min(count, prompt_count + settled_count - 1) : count;
   }
 };
 

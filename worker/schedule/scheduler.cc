@@ -62,6 +62,7 @@ Status Scheduler::add(NewRequest request) {
   owned->prompt_count = static_cast<int32_t>(prompt_count);
   owned->known_count = static_cast<int32_t>(known_count);
   owned->max_new_count = static_cast<int32_t>(new_count);
+  owned->settled_count = request.emitted_count;
   owned->scores_prompt = request.scores_prompt;
   if (s.config.enable_prefix_caching) owned->block_hashes = std::move(request.block_hashes);
   owned->spec = request.spec;

@@ -100,17 +100,24 @@ TEST_F(Samplers, BansThatLeaveNothingAreRefused) {
 // Wherever a breaker stands in a text, the text behind it is what it leaves.
 TEST_F(Samplers, BreakersAreFoundHoweverTheTextWasCut) {
   const std::vector<std::string> texts{"\n", ":", "\"", "*", "Lipora lies"};
-  const DryBreakers breakers = find_breakers(*tokenizer, texts);
+  const StatusOr<DryBreakers> breakers = find_breakers(*tokenizer, texts);
+  ASSERT_TRUE(breakers.ok()) << breakers.status();
   for (const std::string& text : texts) {
     for (const std::string before : {"", "a", "The old clock maker said", "said. ", "x\n", " (*"}) {
       const std::vector<int32_t> head = encode(before + text), tail = encode(" far north");
       std::vector<int32_t> ids = head;
       ids.insert(ids.end(), tail.begin(), tail.end());
-      EXPECT_LE(breakers.count_behind(ids), tail.size()) << before << text;
+      EXPECT_LE(breakers->count_behind(ids, ids.size()), tail.size()) << before << text;
     }
   }
   const std::vector<int32_t> plain = encode("The old clock maker went home");
-  EXPECT_EQ(breakers.count_behind(plain), plain.size());
+  EXPECT_EQ(breakers->count_behind(plain, plain.size()), plain.size());
+  EXPECT_EQ(breakers->count_behind(plain, 2), 2u);
+}
+
+TEST_F(Samplers, MirostatAndBannedStringsAreRefusedTogether) {
+  EXPECT_EQ(prepare(R"("mirostat_mode":2,"banned_strings":["x"])").error().param, "banned_strings");
+  EXPECT_TRUE(prepare(R"("mirostat_mode":0,"banned_strings":["x"])").ok());
 }
 
 TEST_F(Samplers, ListsOfBreakersAreKept) {
@@ -123,7 +130,7 @@ TEST_F(Samplers, ListsOfBreakersAreKept) {
   }
   const auto again = sampling(R"("dry_multiplier":1)").history.dry.breakers;
   EXPECT_NE(again, first);
-  EXPECT_EQ(again->count_behind(encode("a: b")), first->count_behind(encode("a: b")));
+  EXPECT_EQ(again->count_behind(encode("a: b"), 9), first->count_behind(encode("a: b"), 9));
 }
 
 }  // namespace troupe::prepare_samplers_test

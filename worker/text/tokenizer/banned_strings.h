@@ -8,6 +8,7 @@
 // one an answer.
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
@@ -58,7 +59,7 @@ class BannedStrings {
   const Tokenizer* tokenizer_;
   StopMatcher matcher_;
   State state_;  // but for its matcher, which is matcher_
-  std::vector<Held> held_;
+  std::deque<Held> held_;
   std::vector<int32_t> banned_;
 };
 
