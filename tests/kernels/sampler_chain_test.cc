@@ -290,6 +290,26 @@ TEST(SamplerChain, TemperatureZeroTakesTheBestWhateverIsOn) {
   }
 }
 
+// Whatever numbers a request sends, logits stay numbers and every cut leaves a token that is there.
+TEST(SamplerChain, ExtremeParametersLeaveATokenToDraw) {
+  Cases cases;
+  for (int round = 0; round < 4000; ++round) {
+    Case c = cases.several(20 + static_cast<size_t>(round % 50));
+    c.draw.temperature = cases.one_of({2e-38f, 1e-36f, 1e-30f, 1e-10f, 2.0f});
+    c.draw.top_p = cases.one_of({1e-6f, 0.5f, 0.9f, 1.0f});
+    c.chain.typical_p = cases.one_of({1e-6f, 0.5f, 1.0f});
+    c.chain.smoothing_factor = cases.one_of({0.0f, 1.0f, 100.0f});
+    c.chain.smoothing_curve = cases.one_of({0.01f, 1.0f, 100.0f});
+    for (float& logit : c.logits) logit *= cases.one_of({1.0f, 1e4f});
+    SampleRow row = c.row();
+    row.penalties.repetition = cases.one_of({0.01f, 1.1f, 10.0f});
+    const std::vector<float> logits = c.logits;
+    const int32_t token = draw_by_chain(logits, row);
+    ASSERT_GE(token, 0) << round;
+    ASSERT_LT(static_cast<size_t>(token), logits.size()) << round;
+  }
+}
+
 TEST(SamplerChain, NoTokenIsDrawnWhereALogitIsNoNumber) {
   SamplerChain chain;
   SampleRow row;
