@@ -58,7 +58,8 @@ void check_accepted(const GenerateRequest& r) {
   require(r.logit_bias.size() <= 4096);
   std::set<int32_t> biased;
   for (const auto& [id, bias] : r.logit_bias) {
-    require(id >= 0 && std::abs(bias) <= 100 && biased.insert(id).second);
+    const bool is_ban = std::isinf(bias) && bias < 0;
+    require(id >= 0 && (is_ban || std::abs(bias) <= 100) && biased.insert(id).second);
   }
   size_t stop_bytes = 0;
   for (const std::string& stop : r.stop) {
@@ -67,6 +68,12 @@ void check_accepted(const GenerateRequest& r) {
   }
   require(stop_bytes <= 16384);
   for (const int32_t id : r.stop_token_ids) require(id >= 0);
+  size_t banned_bytes = 0;
+  for (const std::string& banned : r.banned_strings) {
+    require(!banned.empty());
+    banned_bytes += banned.size();
+  }
+  require(banned_bytes <= 16384);
   require(r.stream || !r.include_usage);
   require(r.include_usage || !r.continuous_usage);
   check_resume(r);
