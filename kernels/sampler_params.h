@@ -2,32 +2,11 @@
 
 // Parameters of a chain of samplers, whose meaning and order sampler_chain.h tells.
 
-#include <array>
 #include <cstdint>
 
-namespace troupe {
+#include "common/core/sampler_order.h"
 
-enum class Sampler : uint8_t {
-  kPenalties,
-  kTopK,
-  kTopA,
-  kTfs,
-  kTypicalP,
-  kEpsilon,
-  kEta,
-  kTopP,
-  kMinP,
-  kTemperature,
-  kSmoothing,
-  kXtc,
-};
-inline constexpr size_t kSamplerCount = 12;
-using SamplerOrder = std::array<Sampler, kSamplerCount>;  // each once
-// koboldcpp's, its [6, 0, 1, 3, 4, 2, 5] and then XTC; what it does not have stands beside its kin.
-inline constexpr SamplerOrder kDefaultSamplerOrder = {
-    Sampler::kPenalties, Sampler::kTopK,        Sampler::kTopA,      Sampler::kTfs,
-    Sampler::kTypicalP,  Sampler::kEpsilon,     Sampler::kEta,       Sampler::kTopP,
-    Sampler::kMinP,      Sampler::kTemperature, Sampler::kSmoothing, Sampler::kXtc};
+namespace troupe {
 
 // Tokens that the chain begins with.
 inline constexpr int32_t kChainTokensMax = 5000;

@@ -20,7 +20,7 @@ constexpr size_t kOrderMax = 64;
 // Bytes of such lists in one text.
 constexpr size_t kOrderBytesMax = 1024, kBannedBytesMax = 64 * 1024;
 
-using Step = SamplerStep;
+using Step = Sampler;
 
 // Names of text-generation-webui's and llama.cpp's; `none`: a sampler whose place is fixed (DRY is first), or
 // that is not there and whose own field says so where it is switched on.
@@ -84,7 +84,7 @@ class Order {
   void add(Step step) {
     if (std::find(steps_.begin(), steps_.end(), step) == steps_.end()) steps_.push_back(step);
   }
-  SamplerSteps finish() {
+  SamplerOrder finish() {
     // Smoothing is part of the temperature unless it is named, as koboldcpp's.
     const auto heat = std::find(steps_.begin(), steps_.end(), Step::kTemperature);
     const bool is_named = std::find(steps_.begin(), steps_.end(), Step::kSmoothing) != steps_.end();
@@ -92,8 +92,8 @@ class Order {
     // XTC comes last where it is not named, as koboldcpp's; penalties first.
     const bool has_penalties = std::find(steps_.begin(), steps_.end(), Step::kPenalties) != steps_.end();
     if (!has_penalties) steps_.insert(steps_.begin(), Step::kPenalties);
-    for (const Step step : kDefaultSamplerSteps) add(step);
-    SamplerSteps order;
+    for (const Step step : kDefaultSamplerOrder) add(step);
+    SamplerOrder order;
     std::copy(steps_.begin(), steps_.end(), order.begin());
     return order;
   }

@@ -3,36 +3,13 @@
 // The samplers of role-play front ends in a request: koboldcpp's, text-generation-webui's, tabbyAPI's,
 // llama.cpp's and SillyTavern's names for them. docs/api.md has the table.
 
-#include <array>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
-namespace troupe {
+#include "common/core/sampler_order.h"
 
-// A cut or a change of logits whose place in the order a request may say.
-enum class SamplerStep : uint8_t {
-  kPenalties,
-  kTopK,
-  kTopA,
-  kTfs,
-  kTypicalP,
-  kEpsilon,
-  kEta,
-  kTopP,
-  kMinP,
-  kTemperature,
-  kSmoothing,
-  kXtc,
-};
-inline constexpr size_t kSamplerStepCount = 12;
-using SamplerSteps = std::array<SamplerStep, kSamplerStepCount>;  // each once
-// koboldcpp's: its [6, 0, 1, 3, 4, 2, 5], then XTC. What it does not have stands beside its kin.
-inline constexpr SamplerSteps kDefaultSamplerSteps = {
-    SamplerStep::kPenalties, SamplerStep::kTopK,        SamplerStep::kTopA,      SamplerStep::kTfs,
-    SamplerStep::kTypicalP,  SamplerStep::kEpsilon,     SamplerStep::kEta,       SamplerStep::kTopP,
-    SamplerStep::kMinP,      SamplerStep::kTemperature, SamplerStep::kSmoothing, SamplerStep::kXtc};
+namespace troupe {
 
 // Settled: a sampler that is off has its neutral value here, whatever the request had.
 struct SamplerFields {
@@ -63,7 +40,7 @@ struct SamplerFields {
   std::vector<int32_t> banned_tokens;
   std::vector<std::string> bad_words;
 
-  SamplerSteps order = kDefaultSamplerSteps;
+  SamplerOrder order = kDefaultSamplerOrder;
   bool has_order = false;  // the request said something of it
 };
 

@@ -10,11 +10,6 @@ namespace troupe {
 
 namespace {
 
-static_assert(kSamplerStepCount == kSamplerCount);
-static_assert(static_cast<int>(SamplerStep::kXtc) == static_cast<int>(Sampler::kXtc) &&
-              static_cast<int>(SamplerStep::kTopP) == static_cast<int>(Sampler::kTopP) &&
-              static_cast<int>(SamplerStep::kTemperature) == static_cast<int>(Sampler::kTemperature));
-
 std::string tokens_outside(int32_t id, const SamplerModel& model) {
   return "token id " + std::to_string(id) + " is outside the vocabulary [0, " +
          std::to_string(model.config.vocab_size) + ")";
@@ -171,9 +166,7 @@ std::optional<SamplerChain> chain_of(const SamplerFields& fields, const Sampling
     chain.order = kPlainOrder;
     if (is_plain(chain, sampling)) return std::nullopt;
   }
-  for (size_t i = 0; i < kSamplerCount; ++i) {
-    chain.order[i] = static_cast<Sampler>(static_cast<uint8_t>(fields.order[i]));
-  }
+  chain.order = fields.order;
   if (is_plain(chain, sampling)) return std::nullopt;
   // Penalties that are behind nothing that changes something are edits of the row.
   const auto penalties = std::find(chain.order.begin(), chain.order.end(), Sampler::kPenalties);

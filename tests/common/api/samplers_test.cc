@@ -12,7 +12,7 @@ namespace troupe::api_samplers_test {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using Step = SamplerStep;
+using Step = Sampler;
 
 ApiResult<GenerateRequest> completion(const std::string& fields) {
   return parse_completion_request(R"({"model":"m","prompt":"x",)" + fields + "}");
@@ -208,11 +208,11 @@ TEST(ApiSamplers, BannedStringsAreATextOrTheLinesOfAField) {
 TEST(ApiSamplers, OrdersOfThreeServers) {
   const auto first = [](const std::string& fields) {
     const SamplerFields out = samplers(fields);
-    EXPECT_TRUE(std::is_permutation(out.order.begin(), out.order.end(), kDefaultSamplerSteps.begin()));
+    EXPECT_TRUE(std::is_permutation(out.order.begin(), out.order.end(), kDefaultSamplerOrder.begin()));
     return std::vector<Step>(out.order.begin(), out.order.begin() + 5);
   };
   EXPECT_EQ(samplers(R"("sampler_order":[6,0,1,3,4,2,5])").order,
-            (SamplerSteps{Step::kPenalties, Step::kTopK, Step::kTopA, Step::kTfs, Step::kTypicalP,
+            (SamplerOrder{Step::kPenalties, Step::kTopK, Step::kTopA, Step::kTfs, Step::kTypicalP,
                           Step::kTopP, Step::kMinP, Step::kTemperature, Step::kSmoothing, Step::kEpsilon,
                           Step::kEta, Step::kXtc}));
   EXPECT_THAT(first(R"("sampler_order":[5,6,0])"),
