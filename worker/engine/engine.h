@@ -32,7 +32,8 @@ struct EngineRequest {
   SamplingParams sampling;
   std::vector<int32_t> stop_token_ids;
   std::vector<std::string> stop_strings;
-  std::vector<std::string> banned_strings;  // none empty; the answer has none of them (banned_strings.h)
+  // None empty; the answer has none of them (banned_strings.h). REQUIRES: no mirostat beside them
+  std::vector<std::string> banned_strings;
   bool ignore_eos = false;
   bool continues_text = false;      // the answer continues the prompt's text: its first space is a space
   std::optional<int32_t> logprobs;  // report log-probabilities, with this many alternatives a token

@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "common/core/check.h"
+
 namespace troupe {
 
 namespace {
@@ -36,6 +38,7 @@ Sequence::Sequence(EngineRequest& request, const Tokenizer* tokenizer)
     for (auto it = request.emitted.begin(); it != known; ++it) adjuster_->add_emitted(*it);
   }
   if (!request.banned_strings.empty() && !prompt_only_) {
+    TROUPE_CHECK(!has_state(), "tokens that moved mirostat's state on cannot be taken back");
     provisional_ =
         std::make_unique<ProvisionalAnswer>(tokenizer, request.banned_strings, request.prompt,
                                             std::span<const TokenId>(request.emitted).first(first_position_));
@@ -56,13 +59,7 @@ SampleRow Sequence::draw_at(uint64_t position, int32_t last_drawn) {
   }
   if (position == redraw_position_) row.edits = redraw_edits_;
   if (sampling_.chain) row.chain = &*sampling_.chain;
-  if (has_state()) {
-    row.mirostat_mu = &mirostat_mu_;
-    if (provisional_ != nullptr) {
-      mu_before_.resize(position - first_position_);
-      mu_before_.push_back(mirostat_mu_);
-    }
-  }
+  if (has_state()) row.mirostat_mu = &mirostat_mu_;
   if (is_known(position)) row.known = known_[position - first_position_];
   return row;
 }
@@ -94,7 +91,6 @@ void Sequence::release_all(std::vector<TokenEvent>& released) {
 
 void Sequence::rewind() {
   redraw_position_ = provisional_->emitted().size();
-  if (has_state()) mirostat_mu_ = mu_before_[redraw_position_ - first_position_];
   adjuster_ = LogitAdjuster::make(sampling_, provisional_->prompt());
   redraw_edits_.clear();
   if (adjuster_ != nullptr) {

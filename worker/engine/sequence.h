@@ -71,7 +71,6 @@ class Sequence {
   std::unique_ptr<ProvisionalAnswer> provisional_;  // null: a token that was drawn stays
   SamplingParams sampling_;
   float mirostat_mu_ = 0;
-  std::vector<float> mu_before_;  // of a provisional answer: before the draws from first_position_ on
   std::unique_ptr<LogitAdjuster> adjuster_;  // null: logits stay as they are
   // After tokens were taken back: the edits of the next draw, what is banned there included.
   std::vector<LogitEdit> redraw_edits_;

@@ -204,11 +204,10 @@ struct Consumer {
 #pragma unroll
     for (int n = 0; n < kEights; ++n)
       own[n * kWarpgroup] = make_float4(sums[n][0], sums[n][1], sums[n][2], sums[n][3]);
-    __threadfence();
     named_barrier(1 + group, kWarpgroup);
     const bool speaks = threadIdx.x % kWarpgroup == 0;
     if (speaks) {
-      __threadfence();  // behind the barrier it covers what the others wrote
+      __threadfence();  // behind the barrier it covers what all of them wrote
       shared.arrivals[group] = atomicAdd(arrivals, 1u);
     }
     named_barrier(1 + group, kWarpgroup);

@@ -25,9 +25,8 @@ std::string lowercase(std::string_view text) {
   return lower;
 }
 
-// `mu`: of mirostat, before the draw and after it.
 TokenId draw(const EngineHarness& h, const EngineRequest& r, const std::vector<TokenId>& answer,
-             std::span<const TokenId> banned, float& mu) {
+             std::span<const TokenId> banned) {
   std::vector<TokenId> context = r.prompt;
   context.insert(context.end(), answer.begin(), answer.end());
   std::vector<float> logits = h.model.logits_after(context);
@@ -42,7 +41,6 @@ TokenId draw(const EngineHarness& h, const EngineRequest& r, const std::vector<T
     row.edits = adjuster->edits(answer.size());
   }
   if (r.sampling.chain) row.chain = &*r.sampling.chain;
-  row.mirostat_mu = &mu;
   return edit_and_draw(logits, row);
 }
 
@@ -55,12 +53,8 @@ Reference reference(const EngineHarness& h, const EngineRequest& r) {
   BannedStrings strings(h.tokenizer.get(), r.banned_strings);
   Reference made;
   size_t settled = 0;
-  std::vector<float> mus{r.sampling.chain ? first_mirostat_mu(*r.sampling.chain) : 0};
   while (made.ids.size() < static_cast<size_t>(r.max_new_count)) {
-    float mu = mus[made.ids.size()];
-    made.ids.push_back(draw(h, r, made.ids, strings.banned(), mu));
-    mus.resize(made.ids.size());
-    mus.push_back(mu);
+    made.ids.push_back(draw(h, r, made.ids, strings.banned()));
     if (made.ids.back() == EngineHarness::kEos) break;
     const BannedStrings::Verdict verdict = strings.push(made.ids.back());
     settled += verdict.released;
@@ -86,13 +80,6 @@ std::string part_of_answer(const EngineHarness& h, const EngineRequest& r, size_
   return text;
 }
 
-SamplerChain mirostat() {
-  SamplerChain chain;
-  chain.mirostat = 2;
-  chain.mirostat_tau = 3;
-  return chain;
-}
-
 using EngineBannedStrings = testing::WaitsOrRunsAhead;
 INSTANTIATE_TEST_SUITE_P(Runner, EngineBannedStrings, ::testing::Bool(), EngineBannedStrings::name);
 
@@ -111,7 +98,7 @@ TEST_P(EngineBannedStrings, AnswersHaveNoneWhateverElseIsComputed) {
     if (i % 3 == 0) r.sampling.repetition_penalty = 1.3f;
     if (i % 4 == 0) r.sampling.frequency_penalty = 0.5f;
     if (i % 5 == 0) r.logprobs = 1;
-    if (i % 10 == 3) r.sampling.chain = mirostat();
+    if (i % 10 == 3) r.sampling.chain = SamplerChain{.typical_p = 0.8f, .xtc_probability = 0.5f};
     if (i % 10 == 7) r.sampling.history.dry.multiplier = 2;
     if (i % 6 > 0) r.banned_strings = {part_of_answer(h, r, static_cast<size_t>(i % 4), 1 + i % 3)};
     if (i % 6 > 3) r.banned_strings.push_back(lowercase(part_of_answer(h, r, 0, 1)));
