@@ -26,7 +26,7 @@ constexpr const char* kModel = R"({
   "rms_norm_eps": 1e-5, "tie_word_embeddings": false, "torch_dtype": "bfloat16", "hidden_act": "silu",
   "bos_token_id": 1, "eos_token_id": 2})";
 constexpr int kVocabulary = 300;
-constexpr int kLanesMax = 128;
+constexpr int kLanesMax = 65;
 constexpr BlockId kSharedBlocks = 17;  // of 272 tokens: enough for a cascade
 constexpr BlockId kBlocksEach = 25;
 
@@ -134,10 +134,10 @@ class Lanes {
 };
 
 TEST(DecodeGraphs, MostStepsOfOneBatchAreLaunchedAsTheyWere) {
-  constexpr int kSteps = 50;
+  constexpr int kSteps = 30;
   const auto runner = load({});
   ASSERT_NE(runner, nullptr);
-  for (const int count : {1, 16, 64}) {
+  for (const int count : {1, 16, 34}) {
     Lanes lanes(*runner);
     for (int lane = 0; lane < count; ++lane) lanes.start(lane, 40 + 83 * lane % 300);
     const GraphCounts before = runner->graphs();
@@ -148,7 +148,7 @@ TEST(DecodeGraphs, MostStepsOfOneBatchAreLaunchedAsTheyWere) {
     EXPECT_EQ(after.launched - before.launched, kSteps);
     const int64_t unchanged = after.unchanged - before.unchanged;
     figure("decode_graphs", "steps of " + std::to_string(count) + " without a capture",
-           std::to_string(unchanged) + " of " + std::to_string(kSteps), ">= 45");
+           std::to_string(unchanged) + " of " + std::to_string(kSteps), ">= 27");
     EXPECT_GE(unchanged, kSteps * 9 / 10) << count;
   }
 }
@@ -188,7 +188,7 @@ std::vector<TokenId> draws_of(const CudaOptions& cuda, GraphCounts& counts) {
       {.token = 5, .bias = 3}, {.token = 9, .bias = -2}, {.token = 11, .bias = 1}};
   std::vector<TokenId> drawn;
   int step = 0;
-  for (const int count : {1, 16, 33, 64, 65, 128, 1}) {
+  for (const int count : {1, 16, 33, 64, 65, 1}) {
     for (int i = 0; i < kStepsOfSize; ++i, ++step) {
       std::vector<SampleRow> draws;
       for (int row = 0; row < count; ++row) draws.push_back(draw_of(step, row, edits));
@@ -207,8 +207,8 @@ TEST(DecodeGraphs, DrawWhatStepsDrawKernelByKernel) {
     EXPECT_GT(truth.size(), 1000u);
     EXPECT_EQ(eager.launched, 0);
     EXPECT_EQ(draws_of({.cascade = cascade}, kept), truth) << (cascade ? "with" : "without") << " cascades";
-    EXPECT_EQ(kept.launched, 7 * kStepsOfSize);
-    EXPECT_GE(kept.unchanged, 7) << "of a size's steps the first is another, and perhaps one more";
+    EXPECT_EQ(kept.launched, 6 * kStepsOfSize);
+    EXPECT_GE(kept.unchanged, 6) << "of a size's steps the first is another, and perhaps one more";
   }
 }
 
