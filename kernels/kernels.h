@@ -93,8 +93,8 @@ struct CudaOptions {
   bool cascade = true;
   // Tensor cores (attention_mma.cu) or not (attention_simt.cu). Unmeasured, tensor cores.
   DecodeKernel decode = DecodeKernel::kMeasured;
-  // Products of a warp (attention_mma.cu) or Hopper's of four (attention_wgmma.cu), two of whom may take turns
-  // at the tensor cores. Unmeasured, the first.
+  // Products of a warp (attention_mma.cu) or Hopper's of four (attention_wgmma.cu), two of whom may take
+  // turns at the tensor cores. Unmeasured, the first.
   PrefillKernel prefill = PrefillKernel::kMeasured;
   // That for few rows (skinny_gemm.cu), cuBLASLt's, or Hopper's for 9 to 64 rows (swap_ab_gemm.cu).
   // Unmeasured, the first of these that takes the product.
