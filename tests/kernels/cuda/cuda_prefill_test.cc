@@ -1,5 +1,7 @@
 // Prompts' attention of the emulated GPU: tiles that are cut, and Hopper's warpgroups.
 
+#include <gmock/gmock.h>
+
 #include "tests/kernels/cuda/attention_step.h"
 #ifndef TROUPE_GPU_TEST
 #include "kernels/cuda/attention/attention_kernels.h"
@@ -135,6 +137,44 @@ TEST(CudaPrefill, AWarpgroupsPromptHasTheSameBitsHoweverItIsCut) {
     }
   }
 }
+
+TEST(CudaPrefill, WarpgroupsInTurnGiveTheSameBits) {
+  const auto at_once =
+      make_cuda_with({.dtype = DType::kBFloat16, .cuda = {.prefill = PrefillKernel::kWarpgroups}});
+  const auto in_turn =
+      make_cuda_with({.dtype = DType::kBFloat16, .cuda = {.prefill = PrefillKernel::kWarpgroupsInTurn}});
+  for (const Geometry& g : {Geometry{4, 2, 64, 16, true}, Geometry{2, 1, 128, 64}}) {
+    // Tiles of which the second warpgroup has all rows, some and none, and items of one turn and of several.
+    const Step step(g, DType::kBFloat16, {{333, 333}, {70, 70}, {300, 20}, {9, 9}}, 44);
+    EXPECT_TRUE(same_bits(step.on(*in_turn).view(), step.on(*at_once).view())) << g.head_dim;
+  }
+}
+
+#ifndef TROUPE_GPU_TEST
+// One tile of 128 rows and three turns: a consumer's products of a turn are asked for together, and consumers
+// alternate, in whatever order threads run, until one asks for its last turn's values.
+TEST(CudaPrefill, WarpgroupsInTurnAskInTurn) {
+  const Geometry g{1, 1, 64, 16};
+  const Step step(g, DType::kBFloat16, {{384, 128}}, 45);
+  const auto first_commits = [&](PrefillKernel kernel) {
+    const auto cuda = make_cuda_with({.dtype = DType::kBFloat16, .cuda = {.prefill = kernel}});
+    EXPECT_EQ(off_by(step, step.on(*cuda)), std::nullopt);
+    std::vector<int> commits = emulated::last_commits();
+    EXPECT_EQ(commits.size(), 2u * 2 * 3);
+    commits.resize(8);
+    return commits;
+  };
+  for (const int order : {0, 1, 2}) {
+    set_thread_order(order);
+    EXPECT_THAT(first_commits(PrefillKernel::kWarpgroupsInTurn),
+                testing::ElementsAre(1, 2, 1, 1, 2, 2, 1, 1));
+  }
+  set_thread_order(1);
+  EXPECT_THAT(first_commits(PrefillKernel::kWarpgroups),
+              testing::Not(testing::ElementsAre(1, 2, 1, 1, 2, 2, 1, 1)));
+  set_thread_order(0);
+}
+#endif
 
 TEST(CudaPrefill, AWarpgroupsKeysLieInBlocksOfEverySizeThatItTakes) {
   const auto warpgroups =
