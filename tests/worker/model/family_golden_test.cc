@@ -9,17 +9,12 @@
 #include <memory>
 
 #include "kernels/cpu/isa.h"
+#include "tests/common/sanitized.h"
 #include "tests/worker/model/family_checkpoint.h"
 #include "worker/model/runner.h"
 
 namespace troupe {
 namespace family_golden_test {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 constexpr double kTolerance = 1e-3;
 // Limit against Transformers' own bfloat16: both round, but differently.
