@@ -52,6 +52,12 @@ Reader kimi_reader(bool) {
       {.separator = "<|tool_call_argument_begin|>", .ends = {"<|tool_call_end|>"}, .id_is_name = true});
 }
 
+// The end of a message, which OpenAI's models call with, ends the answer, too.
+Reader harmony_reader(bool) {
+  return named_call_reader(
+      {.separator = "<|message|>", .ends = {"<|call|>", "<|end|>", "<|start|>"}, .first_word = true});
+}
+
 const std::vector<ToolForm>& tool_forms() {
   static const std::vector<ToolForm> forms = {
       {.name = "hermes", .calls = {"<tool_call>"}, .endings = {"</tool_call>"}, .reader = hermes_reader},
@@ -90,6 +96,9 @@ const std::vector<ToolForm>& tool_forms() {
        .ends_thought = true,
        .reader = kimi_reader},
       {.name = "gemma4", .calls = {"<|tool_call>"}, .endings = {"<tool_call|>"}, .reader = gemma_reader},
+      {.name = "openai",
+       .calls = {"<|channel|>commentary to=functions.", "to=functions."},
+       .reader = harmony_reader},
   };
   return forms;
 }
@@ -111,6 +120,12 @@ const std::vector<ThoughtForm>& thought_forms() {
        .closes = {"\n<channel|>", "<channel|>"},
        .only_first = false},
       {.name = "minimax_m2", .opens = {"<think>"}, .closes = {"\n</think>", "</think>"}, .is_unopened = true},
+      {.name = "openai_gptoss",
+       .opens = {"<|channel|>analysis<|message|>"},
+       .closes = {"<|end|>", "<|start|>assistant"},
+       .frames = {"<|channel|>final<|message|>", "<|channel|>commentary<|message|>", "<|start|>assistant",
+                  "<|end|>", "<|return|>"},
+       .only_first = false},
       {.name = "minimax_m3", .opens = {"<mm:think>"}, .closes = {"\n</mm:think>", "</mm:think>"}},
   };
   return forms;
@@ -125,6 +140,7 @@ constexpr Shown kShownTools[] = {
     {"<｜tool▁sep｜>", "deepseek_v31"},
     {"[TOOL_CALLS]", "mistral"},
     {"<|tool_call>", "gemma4"},
+    {"to=functions.", "openai"},
     {"<arg_key>", "glm45"},
     {"<function=", "qwen3_coder"},
     {"<tool_call>", "hermes"},
@@ -134,8 +150,8 @@ constexpr Shown kShownTools[] = {
     {"\"parameters\": dictionary of argument name", "llama3_json"},
 };
 constexpr Shown kShownThoughts[] = {
-    {"<mm:think>", "minimax_m3"}, {"[THINK]", "mistral"}, {"<|channel>thought", "gemma4"},
-    {"</think>", "qwen3"},        {"<think>", "qwen3"},
+    {"<mm:think>", "minimax_m3"},    {"[THINK]", "mistral"}, {"<|channel|>analysis", "openai_gptoss"},
+    {"<|channel>thought", "gemma4"}, {"</think>", "qwen3"},  {"<think>", "qwen3"},
 };
 
 bool has_text(std::span<const std::string> texts, std::string_view wanted) {
@@ -208,6 +224,8 @@ std::vector<std::string_view> marks_of(const ToolForm* tools, const ThoughtForm*
                                                   "<｜tool▁call▁end｜>",
                                                   "<|tool_call_argument_begin|>",
                                                   "<|tool_call_end|>",
+                                                  "<|message|>",
+                                                  "<|call|>",
                                                   "[ARGS]",
                                                   "[CALL_ID]",
                                                   "<arg_key>",
@@ -223,6 +241,7 @@ std::vector<std::string_view> marks_of(const ToolForm* tools, const ThoughtForm*
   if (thoughts != nullptr) {
     add(thoughts->opens);
     add(thoughts->closes);
+    add(thoughts->frames);
   }
   return marks;
 }

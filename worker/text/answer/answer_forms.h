@@ -30,7 +30,8 @@ struct ToolForm {
 struct ThoughtForm {
   std::string_view name;
   std::vector<std::string_view> opens, closes;
-  bool only_first = true;    // a thought stands at the answer's beginning, or nowhere
+  std::vector<std::string_view> frames = {};  // marks around what is said, which are part of nothing
+  bool only_first = true;                     // a thought stands at the answer's beginning, or nowhere
   bool is_unopened = false;  // an answer begins with its thought, whether the mark is there or not
 };
 

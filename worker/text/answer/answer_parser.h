@@ -27,7 +27,7 @@ struct AnswerSyntax {
   bool in_thought = false;                     // the prompt opened one
   bool includes_thoughts = true;               // in what the client gets
   bool parallel_calls = true;
-  // What was sent of a resumed answer, as it came: text, and the number of its tokens.
+  // The sent part of a resumed answer, as it came: text, and the number of its tokens.
   std::vector<std::pair<std::string, int32_t>> sent;
 
   bool parses() const { return tools != nullptr || thoughts != nullptr; }

@@ -49,6 +49,7 @@ struct NamedMarks {
   std::string_view separator;          // between name and arguments
   std::vector<std::string_view> ends;  // behind the arguments
   bool has_kind = false;               // DeepSeek V3's: KIND, the separator, NAME, ```json, the arguments
+  bool first_word = false;             // of the text before the separator is the name
   bool id_is_name = false;             // Kimi's: functions.NAME:INDEX is the call's id, too
 };
 std::unique_ptr<CallReader> named_call_reader(NamedMarks marks);

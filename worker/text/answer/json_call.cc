@@ -117,7 +117,7 @@ class JsonCallReader : public CallReader {
     }
     const bool is_streamed = is_arguments_ && calls.open() && !is_over_;
     const auto step = is_streamed ? arguments_.push(byte, calls) : value_.push(byte);
-    // What comes before a call's beginning is bounded where its text is held.
+    // Text before a call's beginning is bounded where its text is held.
     if (!is_streamed && !calls.open() && step != JsonValueScanner::Step::kEndBefore) member_ += byte;
     if (step == JsonValueScanner::Step::kMore) return CallStep::kMore;
     state_ = State::kMembers;

@@ -18,7 +18,7 @@ bool is_word_byte(char byte) {
          byte == '_' || byte == '.' || byte == '-' || byte == '+' || static_cast<unsigned char>(byte) >= 0x80;
 }
 
-// What the two notations share: values in nested brackets, each written as it comes.
+// The two notations share values in nested brackets, each written as it comes.
 class LiteralCallReader : public CallReader {
  protected:
   enum class State : uint8_t {

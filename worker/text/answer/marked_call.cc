@@ -63,6 +63,7 @@ class NamedCallReader : public CallReader {
     if (!is_end) return CallStep::kMore;
     const std::string_view given = without_spaces(name_);
     std::string_view name = given;
+    if (marks_.first_word) name = name.substr(0, name.find_first_of(" <"));
     if (marks_.id_is_name) {
       name = name.substr(0, name.rfind(':'));
       name = name.substr(name.rfind('.') + 1);

@@ -23,7 +23,7 @@ void skip_line_breaks(std::string_view& text) {
 ThoughtSplitter::ThoughtSplitter(const ThoughtForm& form, bool in_thought,
                                  const std::vector<std::string_view>& also_closes)
     : form_(form),
-      opens_(form.opens),
+      opens_(joined(form.opens, form.frames)),
       closes_(joined(form.closes, also_closes)),
       close_marks_(joined(form.closes, also_closes)),
       state_(in_thought ? State::kThoughtStart : State::kStart) {}
@@ -60,9 +60,9 @@ void ThoughtSplitter::push_start(std::string_view& text, std::string& rest) {
   std::string_view byte = text.substr(0, 1);
   text.remove_prefix(1);
   std::string other;
-  if (opens_.take(byte, other)) {
+  if (const auto mark = opens_.take(byte, other)) {
     space_.clear();
-    state_ = State::kThoughtStart;
+    state_ = *mark < form_.opens.size() ? State::kThoughtStart : State::kTextStart;
   } else if (!other.empty()) {
     opens_.release(other);
     rest += std::exchange(space_, {});
@@ -79,9 +79,10 @@ void ThoughtSplitter::push_start(std::string_view& text, std::string& rest) {
 void ThoughtSplitter::push_text(std::string_view& text, std::string& rest) {
   if (form_.only_first) {
     rest += std::exchange(text, {});
-  } else if (opens_.take(text, rest)) {
-    state_ = State::kThoughtStart;
+    return;
   }
+  const auto mark = opens_.take(text, rest);
+  if (mark && *mark < form_.opens.size()) state_ = State::kThoughtStart;
 }
 
 void ThoughtSplitter::push_thought(std::string_view& text, std::string& thought, std::string& rest) {

@@ -1,6 +1,6 @@
 #include "worker/text/answer/tool_schemas.h"
 
-#include <optional>
+#include "common/json/wide_json.h"
 
 namespace troupe {
 namespace {
@@ -71,7 +71,7 @@ std::string_view json_word(std::string_view text) {
 
 StatusOr<ToolSchemas> ToolSchemas::parse(std::string_view tools_json) {
   ToolSchemas schemas;
-  TROUPE_ASSIGN_OR_RETURN(const bj::value tools, parse_json(tools_json));
+  TROUPE_ASSIGN_OR_RETURN(const bj::value tools, parse_json_with_wide_integers(std::string(tools_json)));
   if (!tools.is_array()) return schemas;
   for (const bj::value& tool : tools.get_array()) {
     const bj::value* function = member(tool, "function");

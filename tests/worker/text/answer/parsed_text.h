@@ -11,7 +11,7 @@
 
 #include "worker/text/answer/answer_parser.h"
 
-namespace troupe::testing {
+namespace troupe::parsed_text {
 
 struct ParseAs {
   std::string_view tools = {}, thoughts = {};  // forms' names; empty: none
@@ -96,4 +96,4 @@ inline void expect_same_at_every_cut(const ParseAs& setup, std::string_view text
   ASSERT_EQ(stream.parsed, whole) << "byte by byte: " << text;
 }
 
-}  // namespace troupe::testing
+}  // namespace troupe::parsed_text

@@ -9,9 +9,9 @@
 
 namespace troupe::thoughts_test {
 
-using testing::ParseAs;
-using testing::Parsed;
-using testing::parsed;
+using parsed_text::ParseAs;
+using parsed_text::Parsed;
+using parsed_text::parsed;
 
 struct Case {
   ParseAs setup;
@@ -41,7 +41,7 @@ TEST(Thoughts, AreToldApartWhereverTheTextIsCut) {
     EXPECT_EQ(whole.reasoning, each.reasoning) << each.text;
     EXPECT_EQ(whole.content, each.content) << each.text;
     EXPECT_TRUE(whole.calls.empty());
-    testing::expect_same_at_every_cut(each.setup, each.text);
+    parsed_text::expect_same_at_every_cut(each.setup, each.text);
   }
 }
 
@@ -56,11 +56,35 @@ TEST(Thoughts, CallsFollowThem) {
   EXPECT_EQ(whole.content, "");
   ASSERT_EQ(whole.calls.size(), 1u);
   EXPECT_EQ(whole.calls[0].name, "f");
-  testing::expect_same_at_every_cut(setup, text);
+  parsed_text::expect_same_at_every_cut(setup, text);
+}
+
+TEST(Thoughts, OfOpenAisModelsAreAChannelBesideOthers) {
+  const ParseAs form{.tools = "openai", .thoughts = "openai_gptoss"};
+  const std::string_view said =
+      "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>It is 5 < "
+      "6.<|return|>";
+  EXPECT_EQ(parsed(form, said).reasoning, "Hm.");
+  EXPECT_EQ(parsed(form, said).content, "It is 5 < 6.");
+  parsed_text::expect_same_at_every_cut(form, said);
+  for (const std::string_view header : {"<|channel|>commentary to=functions.f <|constrain|>json",
+                                        " to=functions.f<|channel|>commentary json"}) {
+    const std::string text =
+        "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary"
+        "<|message|>One moment.<|end|><|start|>assistant" +
+        std::string(header) + "<|message|>{\"a\": 1}";
+    const Parsed whole = parsed(form, text);
+    EXPECT_EQ(whole.reasoning, "Hm.");
+    EXPECT_EQ(whole.content.substr(0, 11), "One moment.") << text;  // (a header may begin with a space)
+    ASSERT_EQ(whole.calls.size(), 1u);
+    EXPECT_EQ(whole.calls[0].name, "f");
+    EXPECT_EQ(whole.calls[0].arguments, "{\"a\": 1}");
+    parsed_text::expect_same_at_every_cut(form, text);
+  }
 }
 
 TEST(Thoughts, TheirTokensAreCounted) {
-  testing::Stream stream({.thoughts = "qwen3"});
+  parsed_text::Stream stream({.thoughts = "qwen3"});
   for (const std::string_view token : {"<think>", "a", "b", "</think>", "c", "d"}) stream.push(token);
   stream.finish();
   EXPECT_EQ(stream.parser().thought_tokens(), 4);

@@ -11,8 +11,8 @@
 
 namespace troupe::answer_forms_test {
 
-using testing::Parsed;
-using testing::parsed;
+using parsed_text::Parsed;
+using parsed_text::parsed;
 
 constexpr std::string_view kTools = R"([
   {"type":"function","function":{"name":"get_weather","parameters":{"type":"object","properties":{
@@ -150,7 +150,7 @@ TEST(ToolForms, CallsAreFoundWhereverTheTextIsCut) {
       EXPECT_EQ(whole.calls[i].arguments, each.calls[i].second) << each.text;
       EXPECT_TRUE(parse_json(whole.calls[i].arguments).ok()) << whole.calls[i].arguments;
     }
-    testing::expect_same_at_every_cut({.tools = each.form, .tools_json = kTools}, each.text);
+    parsed_text::expect_same_at_every_cut({.tools = each.form, .tools_json = kTools}, each.text);
   }
 }
 
@@ -182,11 +182,11 @@ TEST(ToolForms, TextThatOnlyLooksLikeACallIsContentAndAllOfIt) {
       {"gemma4", "<｜ö <|tool_cäll>"},
   };
   for (const auto& [form, text] : texts) {
-    const testing::ParseAs setup{.tools = form, .tools_json = kTools};
+    const parsed_text::ParseAs setup{.tools = form, .tools_json = kTools};
     const Parsed whole = parsed(setup, text);
     EXPECT_EQ(whole.content, text) << form;
     EXPECT_TRUE(whole.calls.empty()) << text;
-    testing::expect_same_at_every_cut(setup, text);
+    parsed_text::expect_same_at_every_cut(setup, text);
   }
 }
 
@@ -229,7 +229,7 @@ TEST(ToolForms, WrongArgumentsStayTheModelsOrAreMadeJson) {
     ASSERT_EQ(whole.calls.size(), 1u) << each.text;
     EXPECT_EQ(whole.calls[0].name, each.calls[0].first) << each.text;
     EXPECT_EQ(whole.calls[0].arguments, each.calls[0].second) << each.text;
-    testing::expect_same_at_every_cut({.tools = each.form, .tools_json = kTools}, each.text);
+    parsed_text::expect_same_at_every_cut({.tools = each.form, .tools_json = kTools}, each.text);
   }
 }
 
@@ -260,7 +260,7 @@ TEST(ToolForms, HeldTextIsBounded) {
     text += std::string(3 * ToolText::kHeldBytesMax, 'a');
     const Parsed whole = parsed({.tools = name, .tools_json = kTools}, text);
     EXPECT_EQ(whole.content, text) << name;
-    testing::Stream stream({.tools = name, .tools_json = kTools});
+    parsed_text::Stream stream({.tools = name, .tools_json = kTools});
     stream.push(text);
     EXPECT_GT(stream.parsed.content.size(), text.size() - ToolText::kHeldBytesMax) << name;
   }
@@ -274,7 +274,7 @@ TEST(ToolForms, CallsAfterTheFirstAreLeftOutWhereOneIsAskedFor) {
 }
 
 TEST(ToolForms, IdsFollowFromTheAnswerAndAreTheModelsWhereItGivesThem) {
-  const testing::ParseAs setup{.tools = "hermes", .tools_json = kTools};
+  const parsed_text::ParseAs setup{.tools = "hermes", .tools_json = kTools};
   const std::string_view text =
       "<tool_call>{\"name\":\"a\",\"arguments\":{}}</tool_call><tool_call>{\"name\":\"a\",\"arguments\":{}}</"
       "tool_call>";
