@@ -28,6 +28,12 @@ constexpr HttpLimitSettings kHttpLimits = {
     .live = false,
 };
 
+std::vector<std::string> with_auto_and_none(const std::vector<std::string_view>& names) {
+  std::vector<std::string> choices = {"auto", "none"};
+  choices.insert(choices.end(), names.begin(), names.end());
+  return choices;
+}
+
 void describe_model(SettingsSchema& schema, WorkerSettings& s) {
   schema.add("model", &s.runner.model_dir,
              "directory of the model, in Hugging Face's layout; required but for device sim, which takes its "
@@ -39,6 +45,17 @@ void describe_model(SettingsSchema& schema, WorkerSettings& s) {
       "what a special token's text, such as <|im_end|>, is in a chat's messages, tools and template "
       "arguments: text, so that no user ends a turn, or (allow) the token; completions always have the "
       "token");
+  schema
+      .add("tool_call_parser", &s.tool_call_parser,
+           "form in which the model writes calls of tools: auto is what its chat template shows; none: what "
+           "looks like a call is text")
+      .choices(with_auto_and_none(tool_form_names()));
+  schema
+      .add(
+          "reasoning_parser", &s.reasoning_parser,
+          "form in which the model writes its thoughts: auto is what its chat template shows; none: they are "
+          "text")
+      .choices(with_auto_and_none(thought_form_names()));
   schema.add(
       "openai_defaults", &s.openai_defaults,
       "a completion without max_tokens ends after 16 tokens, as OpenAI's and vLLM's do; else it goes on "

@@ -31,6 +31,7 @@ struct WorkerSettings {
   std::string served_model_name;  // empty: the model directory's own name
   ContentTokens special_tokens_in_content = ContentTokens::kText;
   bool openai_defaults = false;
+  std::string tool_call_parser = "auto", reasoning_parser = "auto";
   std::string device = "auto";
   bool allow_cpu = false;
   std::string device_unusable;  // resolved: why "auto" is cpu although the machine has a GPU

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "worker/input/own_tokens.h"
+#include "worker/input/prepare_answer.h"
 #include "worker/model/warm_up.h"
 #include "worker/sim_device/sim_text.h"
 #include "worker/sim_load.h"
@@ -88,6 +89,8 @@ void describe_served(const WorkerSettings& settings, LoadedModel& model) {
   served.special_tokens_in_content = settings.special_tokens_in_content;
   if (settings.special_tokens_in_content == ContentTokens::kText)
     mark_own_tokens(served, templates_of(model));
+  served.forms = model_forms(*model.tokenizer, model.chat_template.get(), model.tool_template.get(),
+                             settings.tool_call_parser, settings.reasoning_parser);
   constexpr int32_t kOpenAiCompletionTokens = 16;
   served.completion_count_default = settings.openai_defaults ? kOpenAiCompletionTokens : 0;
   served.block_size = settings.scheduler.block_size;

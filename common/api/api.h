@@ -16,6 +16,7 @@
 
 #include "common/api/error.h"
 #include "common/api/sampler_fields.h"
+#include "common/api/tool_call.h"
 #include "common/core/block_hash.h"
 #include "common/json/text.h"
 
@@ -97,6 +98,10 @@ struct GenerateRequest {
   std::string cache_salt;
   int32_t priority = 0;                   // vLLM's: lower is earlier
   std::string tools_json;                 // JSON array's text, or empty
+  bool finds_calls = true;                // tool_choice auto; none: what looks like a call is text
+  bool parallel_tool_calls = true;        // false: of several calls the first counts
+  std::string reasoning_effort;           // for the template, or empty
+  bool include_reasoning = true;          // false: the answer is without its thoughts
   std::string documents_json;             // JSON array's text (maybe "[]"), or empty
   std::string chat_template_kwargs_json;  // JSON object's text, or empty
 
@@ -143,6 +148,8 @@ struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
   int64_t cached_tokens = 0;  // tokens of the prompt read from the prefix cache
+  // Part of the completion's, where the model's thoughts are told apart.
+  std::optional<int64_t> reasoning_tokens = std::nullopt;
 };
 
 enum class FinishReason : uint8_t { kNone, kStop, kLength };
@@ -169,10 +176,13 @@ struct TokenLogprob {
   int64_t text_offset = 0;       // start of its text in the choice's, in characters
 };
 
-// One of the answers to a prompt, or a streamed piece of one. REQUIRES: text is valid UTF-8.
+// One of the answers to a prompt, or a streamed piece of one. REQUIRES: texts are valid UTF-8.
 struct Choice {
   int32_t index = 0;
   std::string_view text;
+  std::string_view reasoning = {};
+  std::span<const ToolCall> calls = {};
+  bool has_calls = false;  // the whole choice has: then it ends for them, unless it was cut
   FinishReason finish = FinishReason::kNone;
   const std::vector<TokenLogprob>* logprobs = nullptr;  // null: not reported
   // Lets another worker resume the stream: the ids of this piece

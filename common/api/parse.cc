@@ -109,6 +109,14 @@ Fault read_tools(Draft& draft, std::string_view name, dom::element value) {
   return std::nullopt;
 }
 
+Fault read_tool_choice_field(Draft& draft, std::string_view name, dom::element value) {
+  return read_tool_choice(name, value, draft.request.finds_calls);
+}
+
+Fault read_effort(Draft& draft, std::string_view name, dom::element value) {
+  return read_string(name, value, kNameBytesMax, draft.request.reasoning_effort);
+}
+
 Fault read_documents(Draft& draft, std::string_view name, dom::element value) {
   if (auto fault = check_objects(name, "an array of documents", value)) return fault;
   append_element_json(draft.request.documents_json, value);
@@ -241,6 +249,7 @@ constexpr Row kRows[] = {
     {"echo", false, true, read_flag_field<&GenerateRequest::echo>},
     {"frequency_penalty", true, true, read_frequency_penalty},
     {"ignore_eos", true, true, read_flag_field<&GenerateRequest::ignore_eos>},
+    {"include_reasoning", true, false, read_flag_field<&GenerateRequest::include_reasoning>},
     {"logit_bias", true, true, read_bias},
     {"logprobs", true, true, read_logprobs},
     {"max_completion_tokens", true, true, read_max_completion_tokens},
@@ -249,10 +258,12 @@ constexpr Row kRows[] = {
     {"min_p", true, true, read_min_p},
     {"model", true, true, read_model},
     {"n", true, true, read_int32_field<&GenerateRequest::n, 1, kChoicesMax>},
+    {"parallel_tool_calls", true, false, read_flag_field<&GenerateRequest::parallel_tool_calls>},
     {"presence_penalty", true, true, read_presence_penalty},
     {"priority", true, true, read_int32_field<&GenerateRequest::priority, -1'000'000'000, 1'000'000'000>},
     {"prompt", false, true, read_prompt_field},
     {"prompt_cache_key", true, true, read_name_field<&GenerateRequest::prompt_cache_key>},
+    {"reasoning_effort", true, false, read_effort},
     {"repetition_penalty", true, true, read_repetition_penalty},
     {"seed", true, true, read_seed_field},
     {"stop", true, true, read_stop},
@@ -260,6 +271,7 @@ constexpr Row kRows[] = {
     {"stream", true, true, read_flag_field<&GenerateRequest::stream>},
     {"stream_options", true, true, read_stream_options},
     {"temperature", true, true, read_temperature},
+    {"tool_choice", true, false, read_tool_choice_field},
     {"tools", true, false, read_tools},
     {"top_k", true, true, read_top_k},
     {"top_logprobs", true, false, read_top_logprobs},

@@ -165,6 +165,7 @@ bool names_chat(std::string_view field) {
                                           "documents",
                                           "chat_template_kwargs",
                                           "chat_template",
+                                          "reasoning_effort",
                                           "continue_final_message"};
   return std::find(std::begin(kFields), std::end(kFields), field) != std::end(kFields);
 }

@@ -1,6 +1,8 @@
 // Answers in the form OpenAI's clients expect, written straight into a string: every token of every stream
 // makes a chunk, so no tree is built in between.
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "common/api/logprobs.h"
 #include "common/core/status.h"
@@ -36,7 +38,9 @@ void append_end(std::string& out, Kind kind, const Choice& choice) {
   if (choice.finish == FinishReason::kNone) {
     out += ",\"finish_reason\":null}";
   } else {
-    absl::StrAppend(&out, ",\"finish_reason\":\"", to_absl(finish_reason_name(choice.finish)), "\"}");
+    const bool ends_for_calls = choice.has_calls && choice.finish == FinishReason::kStop;
+    const std::string_view name = ends_for_calls ? "tool_calls" : finish_reason_name(choice.finish);
+    absl::StrAppend(&out, ",\"finish_reason\":\"", to_absl(name), "\"}");
   }
 }
 
@@ -44,16 +48,84 @@ void append_usage(std::string& out, const Usage& usage) {
   absl::StrAppend(&out, "\"usage\":{\"prompt_tokens\":", usage.prompt_tokens,
                   ",\"completion_tokens\":", usage.completion_tokens,
                   ",\"total_tokens\":", usage.prompt_tokens + usage.completion_tokens,
-                  ",\"prompt_tokens_details\":{\"cached_tokens\":", usage.cached_tokens, "}}");
+                  ",\"prompt_tokens_details\":{\"cached_tokens\":", usage.cached_tokens, "}");
+  if (usage.reasoning_tokens) {
+    absl::StrAppend(&out, ",\"completion_tokens_details\":{\"reasoning_tokens\":", *usage.reasoning_tokens,
+                    "}");
+  }
+  out += '}';
+}
+
+// Under both of its names: vLLM's and OpenRouter's, and DeepSeek's and SGLang's.
+void append_reasoning(std::string& out, std::string_view reasoning) {
+  for (const std::string_view name : {"\"reasoning\":", ",\"reasoning_content\":"}) {
+    out += name;
+    append_json_string(out, reasoning);
+  }
+}
+
+// Only a call's first piece has an id and a name. `in_stream`: pieces need an index.
+void append_calls(std::string& out, std::span<const ToolCall> calls, bool in_stream) {
+  out += "\"tool_calls\":[";
+  for (const ToolCall& call : calls) {
+    if (&call != calls.data()) out += ',';
+    out += '{';
+    if (in_stream) absl::StrAppend(&out, "\"index\":", call.index, ",");
+    if (!call.name.empty()) {
+      out += "\"id\":";
+      append_json_string(out, call.id);
+      out += ",\"type\":\"function\",\"function\":{\"name\":";
+      append_json_string(out, call.name);
+      out += ",\"arguments\":";
+    } else {
+      out += "\"function\":{\"arguments\":";
+    }
+    append_json_string(out, call.arguments);
+    out += "}}";
+  }
+  out += ']';
+}
+
+// Without text a message that has something else has none.
+void append_message(std::string& out, const Choice& choice) {
+  out += "\"message\":{\"role\":\"assistant\",\"content\":";
+  if (choice.text.empty() && (!choice.reasoning.empty() || !choice.calls.empty())) {
+    out += "null";
+  } else {
+    append_json_string(out, choice.text);
+  }
+  if (!choice.reasoning.empty()) {
+    out += ',';
+    append_reasoning(out, choice.reasoning);
+  }
+  if (!choice.calls.empty()) {
+    out += ',';
+    append_calls(out, choice.calls, /*in_stream=*/false);
+  }
+  out += '}';
 }
 
 // The first chat chunk names the role; the last, often without text, has an empty delta.
-void append_delta(std::string& out, std::string_view text, bool first) {
+void append_delta(std::string& out, const Choice& piece, bool first) {
   out += ",\"delta\":{";
-  if (first) out += "\"role\":\"assistant\",";
-  if (first || !text.empty()) {
+  std::string_view comma;
+  const auto separate = [&] { out += std::exchange(comma, ","); };
+  if (first) {
+    separate();
+    out += "\"role\":\"assistant\"";
+  }
+  if (!piece.reasoning.empty()) {
+    separate();
+    append_reasoning(out, piece.reasoning);
+  }
+  if (!piece.text.empty() || (first && piece.reasoning.empty() && piece.calls.empty())) {
+    separate();
     out += "\"content\":";
-    append_json_string(out, text);
+    append_json_string(out, piece.text);
+  }
+  if (!piece.calls.empty()) {
+    separate();
+    append_calls(out, piece.calls, /*in_stream=*/true);
   }
   out += '}';
 }
@@ -96,9 +168,12 @@ std::string answer_json(const AnswerHeader& header, std::span<const Choice> choi
   for (const Choice& choice : choices) {
     if (&choice != choices.data()) out += ',';
     absl::StrAppend(&out, "{\"index\":", choice.index, ",");
-    out += is_chat ? "\"message\":{\"role\":\"assistant\",\"content\":" : "\"text\":";
-    append_json_string(out, choice.text);
-    if (is_chat) out += '}';
+    if (is_chat) {
+      append_message(out, choice);
+    } else {
+      out += "\"text\":";
+      append_json_string(out, choice.text);
+    }
     append_end(out, header.kind, choice);
   }
   out += "],";
@@ -114,7 +189,7 @@ std::string chunk_json(const AnswerHeader& header, const Choice& piece, bool fir
   append_header(out, header, chunk_object(header.kind));
   absl::StrAppend(&out, ",\"choices\":[{\"index\":", piece.index);
   if (header.kind == Kind::kChat) {
-    append_delta(out, piece.text, first);
+    append_delta(out, piece, first);
   } else {
     out += ",\"text\":";
     append_json_string(out, piece.text);

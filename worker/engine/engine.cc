@@ -57,6 +57,7 @@ StatusOr<Engine::Impl::Submission> Engine::Impl::make_submission(EngineRequest r
   stream.stop_strings = std::move(request.stop_strings);
   stream.wants_logprobs = request.logprobs.has_value();
   stream.continues_text = request.continues_text;
+  stream.shown_special = std::move(request.shown_special);
   stream.emitted = request.emitted;
   stream.repeated_count = redrawn_count(request, request.sampling);
   stream.sink = std::move(sink);

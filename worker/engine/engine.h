@@ -34,6 +34,8 @@ struct EngineRequest {
   std::vector<std::string> stop_strings;
   // None empty; the answer has none of them (banned_strings.h). REQUIRES: no mirostat beside them
   std::vector<std::string> banned_strings;
+  // Sorted; special tokens that are text in the answer. May be null.
+  std::shared_ptr<const std::vector<TokenId>> shown_special;
   bool ignore_eos = false;
   bool continues_text = false;      // the answer continues the prompt's text: its first space is a space
   std::optional<int32_t> logprobs;  // report log-probabilities, with this many alternatives a token

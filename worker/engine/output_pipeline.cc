@@ -10,7 +10,9 @@ OutputPipeline::Stream::Stream(NewStream opened, const Tokenizer* tokenizer)
     : request(std::move(opened)),
       repeats_left(request.repeated_count),
       detokenizer(tokenizer, std::move(request.stop_strings),
-                  {.at_start = !request.continues_text, .keeps_offsets = request.wants_logprobs}) {
+                  {.at_start = !request.continues_text,
+                   .keeps_offsets = request.wants_logprobs,
+                   .shown_special = request.shown_special}) {
   usage.prompt_tokens = request.prompt_count;
   usage.completion_tokens = static_cast<int64_t>(request.emitted.size());
   // The emitted tokens yield exactly the text that was already sent, so new text follows it.

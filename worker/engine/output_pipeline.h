@@ -27,7 +27,8 @@ struct NewStream {
   int64_t prompt_count = 0;
   std::vector<std::string> stop_strings;
   bool wants_logprobs = false;
-  bool continues_text = false;  // see EngineRequest
+  bool continues_text = false;                                // see EngineRequest
+  std::shared_ptr<const std::vector<TokenId>> shown_special;  // likewise
   std::vector<TokenId> emitted;
   int32_t repeated_count = 0;  // this many tokens arrive once more, and are not sent
   EngineSink sink;

@@ -219,6 +219,7 @@ Answer Generator::make_answer(PreparedRequest& prepared, bool includes_token_ids
   options.includes_token_ids = includes_token_ids;
   options.seed = prepared.engine.sampling.seed;
   options.begun = prepared.begun;
+  options.syntax = std::move(prepared.syntax);
   return Answer(std::move(options));
 }
 

@@ -13,6 +13,9 @@ Answer::Answer(Options options)
       prompts_(static_cast<size_t>(options_.prompt_count)),
       open_count_(states_.size()) {
   states_.front().begun = options_.begun;
+  for (size_t i = 0; i < states_.size() && options_.syntax.parses(); ++i)
+    states_[i].parser =
+        std::make_unique<AnswerParser>(options_.syntax, options_.header.id, static_cast<int32_t>(i));
   for (Prompt& prompt : prompts_)
     prompt.waits_for_first = !options_.echoes.empty() && options_.wants_logprobs;
 }
@@ -67,14 +70,40 @@ void Answer::append_chunks(std::string& out, EngineOutput piece) {
   in_turn(std::move(piece), [&](EngineOutput next) { append_chunk(out, std::move(next)); });
 }
 
+AnswerDelta Answer::parse(State& state, EngineOutput& piece) {
+  AnswerDelta delta;
+  const int64_t before = state.parser->thought_tokens().value_or(0);
+  state.parser->push(piece.text, static_cast<int32_t>(piece.ids.size()), delta);
+  if (piece.finish != FinishReason::kNone) state.parser->finish(delta);
+  const auto thought_tokens = state.parser->thought_tokens();
+  if (thought_tokens)
+    usage_.reasoning_tokens = usage_.reasoning_tokens.value_or(0) + *thought_tokens - before;
+  return delta;
+}
+
 void Answer::append_chunk(std::string& out, EngineOutput piece) {
   State& state = take(piece);
   const bool first = !std::exchange(state.begun, true);
   const bool last = state.finish != FinishReason::kNone;
-  if (last || first || !piece.text.empty()) {
+  AnswerDelta delta;
+  if (state.parser != nullptr) {
+    delta = parse(state, piece);
+    piece.text = std::move(delta.content);
+    state.held_ids.insert(state.held_ids.end(), piece.ids.begin(), piece.ids.end());
+    std::move(piece.logprobs.begin(), piece.logprobs.end(), std::back_inserter(state.logprobs));
+  }
+  const bool says = !piece.text.empty() || !delta.reasoning.empty() || !delta.calls.empty();
+  if (says || first || last) {
+    if (state.parser != nullptr) {
+      piece.ids = std::exchange(state.held_ids, {});
+      piece.logprobs = std::exchange(state.logprobs, {});
+    }
     Choice choice;
     choice.index = piece.choice;
     choice.text = piece.text;
+    choice.reasoning = delta.reasoning;
+    choice.calls = delta.calls;
+    choice.has_calls = state.parser != nullptr && state.parser->has_calls();
     choice.finish = piece.finish;
     if (!piece.logprobs.empty()) choice.logprobs = &piece.logprobs;
     if (options_.includes_token_ids) choice.ids = &piece.ids;
@@ -91,10 +120,27 @@ void Answer::collect(EngineOutput piece) {
   in_turn(std::move(piece), [this](EngineOutput next) {
     State& state = take(next);
     state.begun = true;
-    state.text += next.text;
+    if (state.parser != nullptr) {
+      collect_parsed(state, next);
+    } else {
+      state.text += next.text;
+    }
     state.logprobs.insert(state.logprobs.end(), std::make_move_iterator(next.logprobs.begin()),
                           std::make_move_iterator(next.logprobs.end()));
   });
+}
+
+void Answer::collect_parsed(State& state, EngineOutput& piece) {
+  AnswerDelta delta = parse(state, piece);
+  state.text += delta.content;
+  state.reasoning += delta.reasoning;
+  for (ToolCall& call : delta.calls) {
+    if (static_cast<size_t>(call.index) < state.calls.size()) {
+      state.calls[static_cast<size_t>(call.index)].arguments += call.arguments;
+    } else {
+      state.calls.push_back(std::move(call));
+    }
+  }
 }
 
 std::string Answer::whole_json() const {
@@ -103,6 +149,9 @@ std::string Answer::whole_json() const {
     Choice& choice = choices.emplace_back();
     choice.index = static_cast<int32_t>(choices.size()) - 1;
     choice.text = state.text;
+    choice.reasoning = state.reasoning;
+    choice.calls = state.calls;
+    choice.has_calls = state.parser != nullptr && state.parser->has_calls();
     choice.finish = state.finish;
     if (options_.wants_logprobs) choice.logprobs = &state.logprobs;
   }

@@ -4,9 +4,12 @@
 // out. No I/O. Of several prompts the choices of the first come first. A choice's first piece puts its echoed
 // prompt before its own text; usage counts each prompt once and every choice's tokens. A prompt is scored for
 // its first choice only: if its log-probabilities are reported, the pieces of its other choices wait for the
-// first piece of that one.
+// first piece of that one. Thoughts and calls are told apart from a chat's text; pieces that say nothing (the
+// beginning of what may be a call) go out with the next one, so that the ids of a stream's chunks are always
+// those behind what it has said.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +17,7 @@
 #include "common/api/api.h"
 #include "worker/engine/engine.h"
 #include "worker/input/prompt_echo.h"
+#include "worker/text/answer/answer_parser.h"
 
 namespace troupe {
 
@@ -30,6 +34,7 @@ class Answer {
         false;  // in every chunk; the seed in a choice's first, the usage in the last of all
     uint64_t seed = 0;
     bool begun = false;  // a resumed answer of one choice: no role, no echo
+    AnswerSyntax syntax = {};
   };
   explicit Answer(Options options);
 
@@ -51,6 +56,10 @@ class Answer {
     Usage usage;  // as last reported
     std::string text;
     std::vector<TokenLogprob> logprobs;
+    std::unique_ptr<AnswerParser> parser;  // null: all of the text is content
+    std::string reasoning;                 // of a whole answer, as `text`
+    std::vector<ToolCall> calls;           // likewise
+    std::vector<TokenId> held_ids;         // of a stream's pieces that have said nothing yet
   };
   struct Prompt {
     bool waits_for_first = false;     // choice, which brings the scores
@@ -69,6 +78,9 @@ class Answer {
   // holds its final text and log-probabilities.
   State& take(EngineOutput& piece);
   void put_echo_before(EngineOutput& piece, const EchoedPrompt& echo) const;
+  // Takes the piece's text apart, and counts the thoughts' tokens.
+  AnswerDelta parse(State& state, EngineOutput& piece);
+  void collect_parsed(State& state, EngineOutput& piece);
   void append_chunk(std::string& out, EngineOutput piece);
 
   const Options options_;

@@ -25,13 +25,16 @@ ApiError id_error(size_t index, const std::string& why) {
 struct Replay {
   FinishReason ended = FinishReason::kNone;
   size_t unsent_count = 0;
+  std::vector<std::pair<std::string, int32_t>> pieces;  // text that was sent, and the number of its ids
 };
 
 ApiResult<Replay> replay(const ServedModel& model, const EngineRequest& request,
                          const std::vector<TokenId>& ids) {
-  Detokenizer detokenizer(model.tokenizer, request.stop_strings,
-                          {.at_start = !request.continues_text, .keeps_offsets = true});
+  Detokenizer detokenizer(
+      model.tokenizer, request.stop_strings,
+      {.at_start = !request.continues_text, .keeps_offsets = true, .shown_special = request.shown_special});
   Replay result;
+  int32_t id_count = 0;  // since the last piece
   for (size_t i = 0; i < ids.size(); ++i) {
     if (result.ended != FinishReason::kNone) {
       return id_error(i,
@@ -40,7 +43,10 @@ ApiResult<Replay> replay(const ServedModel& model, const EngineRequest& request,
     }
     const bool stops = contains(request.stop_token_ids, ids[i]) ||
                        (!request.ignore_eos && contains(model.config.eos_token_ids, ids[i]));
-    if (!stops) detokenizer.push(ids[i]);
+    std::string text = stops ? std::string() : detokenizer.push(ids[i]);
+    ++id_count;
+    // As the engine's pieces come.
+    if (!text.empty() || i == 0) result.pieces.emplace_back(std::move(text), std::exchange(id_count, 0));
     if (stops || detokenizer.stopped()) result.ended = FinishReason::kStop;
   }
   result.unsent_count = ids.size() - detokenizer.take_offsets().size();
@@ -66,8 +72,9 @@ std::optional<ApiError> take_resume(const ServedModel& model, const ResumedStrea
     return id_error(i, "token id " + std::to_string(resume.ids[i]) + " is outside the vocabulary [0, " +
                            std::to_string(model.config.vocab_size) + ")");
   }
-  const auto replayed = replay(model, prepared.engine, resume.ids);
+  auto replayed = replay(model, prepared.engine, resume.ids);
   if (!replayed.ok()) return replayed.error();
+  if (prepared.syntax.parses()) prepared.syntax.sent = std::move(replayed->pieces);
   prepared.ended = replayed.value().ended;
   prepared.begun = !resume.ids.empty();
   prepared.id = resume.id;

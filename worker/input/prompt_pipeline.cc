@@ -251,6 +251,11 @@ ApiResult<PreparedRequest> prepare_parsed(const ServedModel& model, const Genera
                    : prepare_prompt(model, request, request.prompt,
                                     request.more_prompts.empty() ? "prompt" : "prompt[0]", seed, prepared);
   if (!fault) fault = prepare_more(model, request, seed, prepared);
+  if (!fault && request.kind == GenerateRequest::Kind::kChat) {
+    PreparedAnswer answer = prepare_answer(*model.tokenizer, model.forms, request, prepared.engine.prompt);
+    prepared.syntax = std::move(answer.syntax);
+    prepared.engine.shown_special = std::move(answer.shown_special);
+  }
   if (!fault) fault = check_scores(request, prepared);
   if (fault) return *std::move(fault);
   prepared.kind = request.kind;

@@ -17,6 +17,7 @@
 #include "common/settings/schema.h"
 #include "worker/engine/engine.h"
 #include "worker/input/dry_breakers.h"
+#include "worker/input/prepare_answer.h"
 #include "worker/input/prompt_echo.h"
 #include "worker/model/config.h"
 #include "worker/text/chat_template.h"
@@ -50,6 +51,7 @@ struct ServedModel {
   bj::object special_tokens;  // bos_token, eos_token, … for the template
   ContentTokens special_tokens_in_content = ContentTokens::kText;
   std::optional<OwnTokens> own_tokens;  // none: a template's tokens are not known from those of a request
+  ModelForms forms;
   ModelConfig config;
   ApiLimits api;  // limits of a body
   // OpenAI's, of a completion without max_tokens; 0: what fits.
@@ -78,6 +80,7 @@ struct PreparedRequest : PreparedPrompt {
   ChunkUsage usage = ChunkUsage::kNone;  // in a stream's chunks
   int32_t choice_count = 1;              // of each prompt
   std::vector<PreparedPrompt> more;      // of a list of prompts, those after the first
+  AnswerSyntax syntax;                   // of a chat's answer
   // A resumed stream:
   bool begun = false;                        // something was sent: no role and no echo again
   FinishReason ended = FinishReason::kNone;  // the sent ids end the answer: nothing is to be computed

@@ -52,6 +52,13 @@ Status add_kwargs(const GenerateRequest& request, const bj::object& special_toke
   return absl::OkStatus();
 }
 
+// chat_template_kwargs may say otherwise. "none" is no thought at all, for templates that have no such word.
+void add_effort(const GenerateRequest& request, const TextMap& map, bj::object& context) {
+  bj::value& effort = context["reasoning_effort"] = bj::string(request.reasoning_effort);
+  if (map) map_texts(effort, map);
+  if (request.reasoning_effort == "none") context["enable_thinking"] = false;
+}
+
 }  // namespace
 
 StatusOr<bj::object> chat_context(const GenerateRequest& request, const bj::object& special_tokens,
@@ -67,6 +74,7 @@ StatusOr<bj::object> chat_context(const GenerateRequest& request, const bj::obje
     if (map) map_texts(context["tools"], map);
   }
   context["documents"] = nullptr;
+  if (!request.reasoning_effort.empty()) add_effort(request, map, context);
   if (!request.chat_template_kwargs_json.empty())
     TROUPE_RETURN_IF_ERROR(add_kwargs(request, special_tokens, map, context));
   if (!request.documents_json.empty()) {

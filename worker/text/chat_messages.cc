@@ -84,6 +84,12 @@ Status add_extra(bj::object& object, const std::string& extra_json, const Templa
       TROUPE_RETURN_IF_ERROR(set_arguments((*calls)[i], traits, absl::StrCat(where, ".tool_calls[", i, "]")));
     object[entry.key()] = std::move(entry.value());
   }
+  // Answers have it under both names; templates read the older one.
+  const bj::value* reasoning = object.if_contains("reasoning");
+  if (reasoning != nullptr && reasoning->is_string() && !object.contains("reasoning_content")) {
+    bj::value copy = *reasoning;
+    object["reasoning_content"] = std::move(copy);
+  }
   return {};
 }
 

@@ -250,6 +250,7 @@ TEST(ApiParse, RefusesUnsupportedFieldsUnlessNeutral) {
       {"skip_special_tokens", {"false"}},
       {"add_special_tokens", {"true"}},
       {"truncate_prompt_tokens", {"5"}},
+      {"thinking_token_budget", {"64"}},
       {"prompt_embeds", {"\"x\""}},
       {"return_token_ids", {"true"}},
   };
@@ -289,6 +290,18 @@ TEST(ApiParse, RefusesUnsupportedFieldsUnlessNeutral) {
   EXPECT_EQ(fault_of(completion_with(R"(,"prompt":"x","add_special_tokens":true)")), "accepted");
   EXPECT_EQ(completion_with(R"(,"prompt":"x","add_special_tokens":false)").error().param,
             "add_special_tokens");
+}
+
+TEST(ApiParse, ReadsWhatIsAskedOfCallsAndThoughts) {
+  auto plain = chat_with("");
+  ASSERT_TRUE(plain.ok());
+  EXPECT_TRUE(plain->finds_calls && plain->parallel_tool_calls && plain->include_reasoning);
+  auto asked = chat_with(
+      R"(,"tool_choice":"none","parallel_tool_calls":false,"include_reasoning":false,"reasoning_effort":"low")");
+  ASSERT_TRUE(asked.ok()) << asked.error().message;
+  EXPECT_FALSE(asked->finds_calls || asked->parallel_tool_calls || asked->include_reasoning);
+  EXPECT_EQ(asked->reasoning_effort, "low");
+  EXPECT_EQ(chat_with(R"(,"tool_choice":"any")").error().param, "tool_choice");
 }
 
 TEST(ApiParse, ForOthersOnlyWhatDecidesTheWayIsJudged) {

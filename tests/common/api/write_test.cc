@@ -92,8 +92,8 @@ TEST(ApiWrite, WritersEmitStrictJsonOnOneLineForAnyText) {
 }
 
 TEST(ApiWrite, NumbersChoicesAndSumsTheirUsage) {
-  const std::vector<Choice> choices = {{0, "a", FinishReason::kStop, nullptr},
-                                       {1, "b", FinishReason::kLength, nullptr}};
+  const std::vector<Choice> choices = {{.index = 0, .text = "a", .finish = FinishReason::kStop},
+                                       {.index = 1, .text = "b", .finish = FinishReason::kLength}};
   EXPECT_THAT(
       answer_json(kChat, choices, {3, 9, 0}),
       HasSubstr(R"("choices":[{"index":0,"message":{"role":"assistant","content":"a"},"logprobs":null,)"
@@ -304,6 +304,37 @@ TEST(ApiPeer, RequiresEpochReadinessAndNonNegativeCountsInLoadReports) {
   EXPECT_EQ(parse_load_report(begin + R"({"set":"abc"}]})").error().param, "sets[0].set");
   EXPECT_EQ(parse_load_report(begin + R"(5]})").error().param, "sets[0]");
   EXPECT_FALSE(parse_load_report("[]").ok());
+}
+
+TEST(ApiWrite, CallsAndReasoningStandBesideTheText) {
+  const std::vector<ToolCall> calls = {{0, "call_1", "f", "{\"a\":1}"}, {1, "call_2", "g", "{}"}};
+  Choice choice = choice_of("", FinishReason::kStop);
+  choice.reasoning = "h\"m";
+  choice.calls = calls;
+  choice.has_calls = true;
+  const std::string whole = whole_of(kChat, choice, {3, 4, 1, 2});
+  EXPECT_THAT(
+      whole,
+      HasSubstr(
+          R"("message":{"role":"assistant","content":null,"reasoning":"h\"m","reasoning_content":"h\"m",)"
+          R"("tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}},)"
+          R"({"id":"call_2","type":"function","function":{"name":"g","arguments":"{}"}}]},"logprobs":null,)"
+          R"("finish_reason":"tool_calls"})"));
+  EXPECT_THAT(whole, HasSubstr(R"("prompt_tokens_details":{"cached_tokens":1},)"
+                               R"("completion_tokens_details":{"reasoning_tokens":2}}})"));
+  EXPECT_TRUE(parse_json(whole).ok());
+
+  const std::vector<ToolCall> pieces = {{1, "", "", "{\"b"}};
+  Choice piece = choice_of("t", FinishReason::kLength);
+  piece.calls = pieces;
+  piece.has_calls = true;
+  EXPECT_THAT(
+      chunk_json(kChat, piece, false),
+      HasSubstr(R"("delta":{"content":"t","tool_calls":[{"index":1,"function":{"arguments":"{\"b"}}]},)"
+                R"("logprobs":null,"finish_reason":"length"}])"));
+  piece.text = {};
+  EXPECT_THAT(chunk_json(kChat, piece, true),
+              HasSubstr(R"("delta":{"role":"assistant","tool_calls":[{"index":1,)"));
 }
 
 }  // namespace troupe::api_write_test

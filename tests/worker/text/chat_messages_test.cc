@@ -174,5 +174,31 @@ TEST(TemplateMessages, KwargsReplaceNothingOfTheRequestTheModelOrTheTemplates) {
   }
 }
 
+TEST(TemplateMessages, ThoughtsAreThereUnderTheNameThatTemplatesRead) {
+  const char* const source = "{% for m in messages %}{{ m.content }}[{{ m.reasoning_content }}]{% endfor %}";
+  const auto with = [](const std::string& extra) {
+    return std::vector<ChatMessage>{{Role::kAssistant, "a", extra}};
+  };
+  EXPECT_EQ(rendered(source, with(R"({"reasoning":"hm"})")), "a[hm]");
+  EXPECT_EQ(rendered(source, with(R"({"reasoning":"hm","reasoning_content":"so"})")), "a[so]");
+  EXPECT_EQ(rendered(source, with(R"({"reasoning":{"x":1}})")), "a[]");
+}
+
+TEST(TemplateMessages, EffortIsAVariableUnlessTheArgumentsSayOtherwise) {
+  const auto chat = ChatTemplate::parse("{{ reasoning_effort }}{{ enable_thinking }}").value();
+  const auto text = [&](const std::string& effort, const std::string& kwargs) {
+    GenerateRequest request;
+    request.messages = {{Role::kUser, "a", ""}};
+    request.reasoning_effort = effort;
+    request.chat_template_kwargs_json = kwargs;
+    return chat->render(chat_context(request, {}).value()).value();
+  };
+  EXPECT_EQ(text("", ""), "");
+  EXPECT_EQ(text("low", ""), "low");
+  EXPECT_EQ(text("none", ""), "noneFalse");
+  EXPECT_EQ(text("none", R"({"enable_thinking":true})"), "noneTrue");
+  EXPECT_EQ(text("low", R"({"reasoning_effort":"high"})"), "high");
+}
+
 }  // namespace chat_messages_test
 }  // namespace troupe

@@ -54,15 +54,26 @@ Detokenizer::Detokenizer(const Tokenizer* tokenizer, const std::vector<std::stri
 Detokenizer::Detokenizer(const Tokenizer* tokenizer, const std::vector<std::string>& stop_strings,
                          const Options& options)
     : tokenizer_(tokenizer),
-      tokens_(tokenizer->stream(/*skip_special=*/true, options.at_start)),
+      shown_special_(options.shown_special),
+      tokens_(tokenizer->stream(/*skip_special=*/shown_special_ == nullptr, options.at_start)),
       stops_(stop_strings),
       keeps_offsets_(options.keeps_offsets) {}
 
 std::string Detokenizer::push(int32_t id) {
   if (stopped_) return {};
   if (keeps_offsets_) held_.push_back({.waits_from = waiting_.size()});
-  add_text(tokens_->push(id), tokenizer_->token_bytes(id, /*skip_special=*/true));
+  if (is_shown(id)) {
+    add_text(tokens_->push(id), tokenizer_->token_bytes(id, /*skip_special=*/shown_special_ == nullptr));
+  } else {
+    add_text({}, {});
+  }
   return release(false);
+}
+
+// Without a list the stream itself leaves special tokens out.
+bool Detokenizer::is_shown(int32_t id) const {
+  return shown_special_ == nullptr || !tokenizer_->is_special(id) ||
+         std::binary_search(shown_special_->begin(), shown_special_->end(), id);
 }
 
 std::string Detokenizer::finish() {

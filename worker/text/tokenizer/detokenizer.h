@@ -1,7 +1,8 @@
 #pragma once
 
-// Streams the text of token ids, without special tokens. Never emits half a UTF-8 character (by the
-// tokenizer's stream) nor text that may turn out to begin a stop string. Not thread-safe; one a stream.
+// Streams the text of token ids, without special tokens but for those that are asked for. Never emits half a
+// UTF-8 character (by the tokenizer's stream) nor text that may turn out to begin a stop string. Not
+// thread-safe; one a stream.
 
 #include <cstdint>
 #include <deque>
@@ -21,6 +22,8 @@ class Detokenizer {
   struct Options {
     bool at_start = true;        // see Tokenizer::stream
     bool keeps_offsets = false;  // take_offsets() will be called
+    // Sorted; these special tokens are text, too. May be null.
+    std::shared_ptr<const std::vector<int32_t>> shown_special = nullptr;
   };
   // `tokenizer` must outlive this.
   Detokenizer(const Tokenizer* tokenizer, const std::vector<std::string>& stop_strings,
@@ -52,7 +55,10 @@ class Detokenizer {
   void place_waiting(std::string_view made);
   void note_returned_text(size_t size, bool at_stop);
 
+  bool is_shown(int32_t id) const;
+
   const Tokenizer* tokenizer_;
+  const std::shared_ptr<const std::vector<int32_t>> shown_special_;
   std::unique_ptr<TokenStream> tokens_;
   StopMatcher stops_;
   std::string text_;    // valid text not yet sent (may begin a stop string)

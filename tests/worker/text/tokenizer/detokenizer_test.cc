@@ -275,5 +275,29 @@ TEST(Detokenizer, OffsetsWithinARunOfByteTokensArrive) {
   }
 }
 
+TEST(Detokenizer, ShowsTheSpecialTokensThatAreAskedFor) {
+  std::vector<int32_t> special;
+  for (int32_t id = 0; id < demo().vocab_size(); ++id) {
+    if (demo().is_special(id)) special.push_back(id);
+  }
+  ASSERT_GE(special.size(), 2u);
+  std::vector<int32_t> ids = demo().encode("before ", /*add_special=*/false).value();
+  ids.push_back(special[0]);
+  ids.push_back(special[1]);
+  const std::vector<int32_t> behind = demo().encode("behind", /*add_special=*/false).value();
+  ids.insert(ids.end(), behind.begin(), behind.end());
+  const auto text_of = [&ids](std::shared_ptr<const std::vector<int32_t>> shown) {
+    Detokenizer detokenizer(&demo(), {}, {.shown_special = std::move(shown)});
+    std::string text;
+    for (const int32_t id : ids) text += detokenizer.push(id);
+    return text + detokenizer.finish();
+  };
+  const auto shown = std::make_shared<const std::vector<int32_t>>(1, special[1]);
+  const std::string name(demo().token_text(special[1]));
+  EXPECT_EQ(text_of(nullptr), "before behind");
+  EXPECT_EQ(text_of(std::make_shared<const std::vector<int32_t>>()), "before behind");
+  EXPECT_EQ(text_of(shown), "before " + name + "behind");
+}
+
 }  // namespace detokenizer_test
 }  // namespace troupe
