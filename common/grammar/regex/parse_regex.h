@@ -1,0 +1,29 @@
+#pragma once
+
+// Regular expressions as texts: the syntax of ECMA 262 (JSON Schema's `pattern`, `regex` of requests), which
+// for all that is regular is Python's too. Look-around, backreferences, word boundaries and classes by
+// Unicode property are errors, by name. A lazy quantifier matches what its greedy one does.
+
+#include <string_view>
+
+#include "common/core/status.h"
+#include "common/grammar/regex/encode.h"
+
+namespace troupe::grammar {
+
+struct RegexOptions {
+  Encoding encoding = Encoding::kUtf8;
+  // Whether the expression may match anywhere in the text (but for ^ and $, which are understood where the
+  // text can begin or end), or has to match all of it.
+  bool searches = false;
+  bool ignores_case = false;  // of ASCII letters
+  bool dot_is_all = false;    // else `.` is no end of a line
+};
+
+inline constexpr size_t kRegexTextMax = 16 * 1024;
+
+// Errors (kInvalidArgument) say what is wrong and at which byte. If `expressions` is exhausted by it the
+// result is kNothing.
+StatusOr<RegexId> parse_regex(RegexSet& expressions, std::string_view text, const RegexOptions& options);
+
+}  // namespace troupe::grammar

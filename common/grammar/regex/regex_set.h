@@ -1,0 +1,106 @@
+#pragma once
+
+// Regular expressions over bytes, each kept once (equal ones have equal ids), with Brzozowski's derivatives:
+// the derivative of an expression by a byte matches what may follow that byte. Intersection and complement
+// cost nothing more than union, so "a string that matches this pattern and is none of these" is one
+// expression. Constructors simplify, so that the derivatives of an expression are finitely many.
+//
+// Bounded: past `nodes_max` expressions or `depth_max` of nesting every constructor returns kNothing and
+// exhausted() stays true; whoever compiles or runs checks it. Not thread-safe; copyable.
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "common/grammar/regex/byte_set.h"
+#include "common/grammar/regex/number_test.h"
+
+namespace troupe::grammar {
+
+using RegexId = uint32_t;
+
+class RegexSet {
+ public:
+  static constexpr RegexId kNothing = 0;  // matches no text
+  static constexpr RegexId kEmpty = 1;    // matches the empty text
+  static constexpr uint32_t kUnbounded = UINT32_MAX;
+  struct Limits {
+    size_t nodes_max = 1u << 18;
+    uint32_t depth_max = 400;
+  };
+
+  explicit RegexSet(const Limits& limits) : limits_(limits) { reset(); }
+  RegexSet() : RegexSet(Limits{}) {}
+
+  RegexId bytes(const ByteSet& set);
+  RegexId byte_range(uint8_t first, uint8_t last) { return bytes(ByteSet::range(first, last)); }
+  RegexId literal(std::string_view text);
+  RegexId concat(RegexId first, RegexId second);
+  RegexId concat(std::span<const RegexId> parts);
+  RegexId either(std::vector<RegexId> options);
+  RegexId both(std::vector<RegexId> conditions);
+  // Every text of bytes but those of `expression`.
+  RegexId complement(RegexId expression);
+  RegexId repeat(RegexId expression, uint32_t min, uint32_t max);
+  RegexId optional(RegexId expression) { return either({kEmpty, expression}); }
+  RegexId number(const NumberTest& test);
+
+  RegexId derivative(RegexId expression, uint8_t byte);
+  // Frees the memory of derivatives that were asked for; asked again, their ids are the same.
+  void forget_derivatives() { derivatives_ = {}; }
+  // Whether it matches the empty text.
+  bool nullable(RegexId expression) const { return nodes_[expression].nullable; }
+  // Whether only kNothing matches nothing; otherwise that has to be looked for.
+  bool is_plain(RegexId expression) const { return nodes_[expression].plain; }
+  // Bytes of one class, 0 …, are alike to every expression and derivative. `classes`: 256 entries; returns
+  // how many classes there are.
+  uint32_t byte_classes(std::span<uint8_t> classes) const;
+
+  bool exhausted() const { return exhausted_; }
+  size_t size() const { return nodes_.size(); }
+
+ private:
+  enum class Kind : uint8_t {
+    kNothing,
+    kEmpty,
+    kBytes,
+    kConcat,
+    kEither,
+    kBoth,
+    kComplement,
+    kRepeat,
+    kNumber
+  };
+  // a, b, c by kind: index of a set; two expressions; first and count in lists_; an expression; expression,
+  // min, max; index of a test, its state.
+  struct Node {
+    Kind kind = Kind::kNothing;
+    bool nullable = false;
+    bool plain = true;
+    uint32_t depth = 1;
+    uint32_t a = 0, b = 0, c = 0;
+  };
+
+  void reset();
+  RegexId add(const Node& node, std::span<const uint32_t> content);
+  RegexId number_at(uint32_t test, uint32_t state);
+  RegexId list(Kind kind, std::vector<RegexId> items);
+  void flatten(Kind kind, std::vector<RegexId>& items) const;
+  RegexId merge_sets(std::vector<RegexId>& items, bool unite);
+  RegexId derive(RegexId expression, uint8_t byte);
+  std::vector<RegexId> derive_all(const Node& node, uint8_t byte);
+  std::span<const uint32_t> items(const Node& node) const { return {lists_.data() + node.a, node.b}; }
+
+  Limits limits_;
+  bool exhausted_ = false;
+  std::vector<Node> nodes_;
+  std::vector<ByteSet> sets_;
+  std::vector<uint32_t> lists_;
+  std::vector<NumberTest> tests_;
+  absl::flat_hash_map<std::vector<uint32_t>, RegexId> ids_;
+  absl::flat_hash_map<uint64_t, RegexId> derivatives_;
+};
+
+}  // namespace troupe::grammar
