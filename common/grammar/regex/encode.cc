@@ -66,6 +66,11 @@ bool needs_escape(uint32_t c) {
 
 }  // namespace
 
+void append_utf8(std::string& out, uint32_t character) {
+  const Bytes bytes = utf8_of(character);
+  out.append(bytes.bytes, bytes.bytes + bytes.count);
+}
+
 RegexId encode(RegexSet& expressions, const CharSet& chars, Encoding encoding) {
   std::vector<RegexId> options;
   CharSet plain = chars;

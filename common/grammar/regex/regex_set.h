@@ -54,6 +54,8 @@ class RegexSet {
   bool nullable(RegexId expression) const { return nodes_[expression].nullable; }
   // Whether only kNothing matches nothing; otherwise that has to be looked for.
   bool is_plain(RegexId expression) const { return nodes_[expression].plain; }
+  // How deep its derivatives go into it; a measure of its size.
+  uint32_t depth(RegexId expression) const { return nodes_[expression].depth; }
   // Bytes of one class, 0 …, are alike to every expression and derivative. `classes`: 256 entries; returns
   // how many classes there are.
   uint32_t byte_classes(std::span<uint8_t> classes) const;
