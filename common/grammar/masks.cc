@@ -38,7 +38,11 @@ std::shared_ptr<const TokenSet> Masks::mask(ConfigId config) {
     const auto tokens = tokens_of(thread.state);
     set->add(tokens->within);
     if (!tokens->across->rests.empty()) add_allowed(tokens->across->rests, earley_->behind(thread), *set);
-    if (!tokens->across->wholes.empty()) add_allowed(tokens->across->wholes, earley_->alone(thread), *set);
+    if (tokens->across->is_any) {
+      add_allowed(vocabulary_->trie(), earley_->alone(thread), *set);
+    } else if (!tokens->across->wholes.empty()) {
+      add_allowed(tokens->across->wholes, earley_->alone(thread), *set);
+    }
     if (earley_->exhausted()) return set;
   }
   if (options_.keeps) {
@@ -52,7 +56,9 @@ void Masks::add_allowed(const TokenTrie& texts, ConfigId from, TokenSet& out) {
   path_.assign(texts.depth_max() + 1, from);
   const auto nodes = texts.nodes();
   for (uint32_t i = 1; i < nodes.size();) {
-    const ConfigId config = earley_->step(path_[nodes[i].depth - 1], nodes[i].byte);
+    const ConfigId parent = path_[nodes[i].depth - 1];
+    const bool may_follow = earley_->bytes(parent).has(nodes[i].byte);
+    const ConfigId config = may_follow ? earley_->step(parent, nodes[i].byte) : Earley::kRefused;
     if (config == Earley::kRefused) {
       i = nodes[i].end;
       continue;
@@ -115,6 +121,7 @@ std::shared_ptr<const Crossing> Masks::crossing_of(const TokenTrie& trie, size_t
   static const auto nothing = std::make_shared<const Crossing>();
   if (nodes.subtrees.empty()) return nothing;
   CrossingKey key(slice, std::move(nodes.subtrees));
+  if (auto known = vocabulary_->known_crossing(key); known != nullptr) return known;
   const auto found = crossings_.find(key);
   if (found != crossings_.end()) return found->second;
   auto crossing = make_crossing(trie, {key.second});

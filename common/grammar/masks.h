@@ -41,7 +41,6 @@ class Masks {
   size_t memory_bytes_ = 0;
   absl::flat_hash_map<ConfigId, std::shared_ptr<const TokenSet>> masks_;
   absl::flat_hash_map<StateId, std::shared_ptr<const StateTokens>> states_;
-  using CrossingKey = std::pair<size_t, std::vector<CrossingNodes::Subtree>>;
   absl::flat_hash_map<CrossingKey, std::shared_ptr<const Crossing>> crossings_;
   std::vector<ConfigId> path_;  // scratch
 };

@@ -6,6 +6,7 @@ namespace troupe::grammar {
 
 Automaton::Automaton(const RegexSet& expressions, const Limits& limits)
     : expressions_(expressions), limits_(limits) {
+  expressions_.reset_work();
   class_count_ = expressions_.byte_classes(classes_);
   samples_.resize(class_count_);
   for (uint32_t b = 256; b-- > 0;) samples_[classes_[b]] = static_cast<uint8_t>(b);
@@ -50,11 +51,15 @@ bool Automaton::continues(StateId state) {
   return states_[state].continues == Answer::kYes;
 }
 
-ByteSet Automaton::bytes(StateId state) {
-  ByteSet set;
-  for (uint32_t b = 0; b < 256; ++b)
-    if (next(state, static_cast<uint8_t>(b)) != kDead) set.add(static_cast<uint8_t>(b));
-  return set;
+const ByteSet& Automaton::bytes(StateId state) {
+  if (!states_[state].knows_bytes) {
+    std::vector<bool> leads(class_count_);
+    for (uint32_t c = 0; c < class_count_; ++c) leads[c] = next(state, samples_[c]) != kDead;
+    for (uint32_t b = 0; b < 256; ++b)
+      if (leads[classes_[b]]) states_[state].bytes.add(static_cast<uint8_t>(b));
+    states_[state].knows_bytes = !exhausted();
+  }
+  return states_[state].bytes;
 }
 
 // Looks breadth first for a derivative that matches the empty text, or is known to match some text.

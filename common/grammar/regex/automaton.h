@@ -41,7 +41,7 @@ class Automaton {
   // Whether a longer text matches too.
   bool continues(StateId state);
   // The bytes that lead on.
-  ByteSet bytes(StateId state);
+  const ByteSet& bytes(StateId state);
 
   bool exhausted() const { return exhausted_ || expressions_.exhausted(); }
   size_t memory_bytes() const { return table_.size() * sizeof(StateId) + expressions_.size() * 96; }
@@ -54,6 +54,8 @@ class Automaton {
     RegexId expression = RegexSet::kNothing;
     bool accepting = false;
     Answer continues = Answer::kUnknown;
+    bool knows_bytes = false;
+    ByteSet bytes{};
   };
 
   StateId state_of(RegexId expression);

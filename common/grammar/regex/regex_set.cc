@@ -104,7 +104,11 @@ RegexId RegexSet::merge_sets(std::vector<RegexId>& ids, bool unite) {
 
 RegexId RegexSet::list(Kind kind, std::vector<RegexId> ids) {
   const bool unite = kind == Kind::kEither;
+  work_ += ids.size();
   flatten(kind, ids);
+  work_ += ids.size();
+  if (work_ > limits_.work_max) exhausted_ = true;
+  if (exhausted_) return kNothing;
   const auto is_set = [&](RegexId id) { return nodes_[id].kind == Kind::kBytes; };
   if (std::count_if(ids.begin(), ids.end(), is_set) > 1) {
     ids.push_back(merge_sets(ids, unite));
@@ -181,6 +185,7 @@ RegexId RegexSet::number_at(uint32_t test, uint32_t state) {
 
 std::vector<RegexId> RegexSet::derive_all(const Node& node, uint8_t byte) {
   const auto inner = items(node);
+  work_ += inner.size();
   std::vector<RegexId> result(inner.begin(), inner.end());
   for (RegexId& id : result) id = derivative(id, byte);
   return result;

@@ -29,6 +29,7 @@ class RegexSet {
   struct Limits {
     size_t nodes_max = 1u << 18;
     uint32_t depth_max = 400;
+    size_t work_max = 2'000'000;  // parts of unions and intersections, each time one is made
   };
 
   explicit RegexSet(const Limits& limits) : limits_(limits) { reset(); }
@@ -48,6 +49,8 @@ class RegexSet {
   RegexId number(const NumberTest& test);
 
   RegexId derivative(RegexId expression, uint8_t byte);
+  // Begins to count work anew.
+  void reset_work() { work_ = 0; }
   // Frees the memory of derivatives that were asked for; asked again, their ids are the same.
   void forget_derivatives() { derivatives_ = {}; }
   // Whether it matches the empty text.
@@ -97,6 +100,7 @@ class RegexSet {
 
   Limits limits_;
   bool exhausted_ = false;
+  size_t work_ = 0;
   std::vector<Node> nodes_;
   std::vector<ByteSet> sets_;
   std::vector<uint32_t> lists_;

@@ -14,7 +14,10 @@ struct Earley::Draft {
   absl::flat_hash_set<Item> seen;
   absl::flat_hash_set<RuleId> predicted;
 
+  size_t work = 0;
+
   void add(ItemId item, ColumnId origin) {
+    ++work;
     if (seen.insert({item, origin}).second) queue.push_back({item, origin});
   }
 };
@@ -94,8 +97,11 @@ ConfigId Earley::config_of(std::vector<Thread> threads, bool accepting) {
   if (found != config_ids_.end()) return found->second;
   if (!take_memory(2 * key.first.size() * sizeof(Thread))) return kRefused;
   const auto id = static_cast<ConfigId>(configs_.size());
-  configs_.push_back(
-      {static_cast<uint32_t>(threads_.size()), static_cast<uint32_t>(key.first.size()), accepting});
+  configs_.push_back({static_cast<uint32_t>(threads_.size()),
+                      static_cast<uint32_t>(key.first.size()),
+                      accepting,
+                      false,
+                      {}});
   threads_.insert(threads_.end(), key.first.begin(), key.first.end());
   config_ids_.emplace(std::move(key), id);
   return id;
@@ -121,13 +127,20 @@ ConfigId Earley::behind(const Thread& thread) {
   return id;
 }
 
+const ByteSet& Earley::bytes(ConfigId config) {
+  Config& at = configs_[config];
+  if (!at.knows_bytes) {
+    for (const Thread& thread : threads(config)) at.bytes.add_all(automaton_.bytes(thread.state));
+    at.knows_bytes = true;
+  }
+  return at.bytes;
+}
+
 int32_t Earley::only_byte(ConfigId config) {
   if (config == kRefused || accepting(config)) return -1;
-  ByteSet bytes;
-  for (const Thread& thread : threads(config)) bytes.add_all(automaton_.bytes(thread.state));
   int32_t only = -1;
   for (uint32_t b = 0; b < 256; ++b) {
-    if (!bytes.has(static_cast<uint8_t>(b))) continue;
+    if (!bytes(config).has(static_cast<uint8_t>(b))) continue;
     if (only >= 0) return -1;
     only = static_cast<int32_t>(b);
   }
@@ -149,7 +162,7 @@ ColumnId Earley::column_of(std::vector<Item> seeds) {
   draft.id = static_cast<ColumnId>(columns_.size());
   for (const Item& seed : seeds) draft.add(seed.id, seed.origin);
   for (size_t i = 0; i < draft.queue.size(); ++i) {
-    if (draft.queue.size() > limits_.column_items_max) exhausted_ = true;
+    if (draft.work > limits_.column_work_max) exhausted_ = true;
     if (exhausted_) return 0;
     advance(draft, draft.queue[i]);
   }

@@ -45,7 +45,7 @@ class Earley {
   static constexpr ConfigId kRefused = 0;  // no sentence begins so
   struct Limits {
     size_t memory_bytes_max = 64u << 20;
-    size_t column_items_max = 50'000;
+    size_t column_work_max = 20'000;  // items that lead to others, some of them again
     size_t threads_max = 4096;
     Automaton::Limits automaton;
   };
@@ -66,6 +66,8 @@ class Earley {
   // The configuration of one thread alone; of what may follow once a thread's terminal is complete.
   ConfigId alone(const Thread& thread);
   ConfigId behind(const Thread& thread);
+  // The bytes that may follow.
+  const ByteSet& bytes(ConfigId config);
   // The only byte that may follow, or -1. (Where the text may end, none is the only one.)
   int32_t only_byte(ConfigId config);
 
@@ -97,6 +99,8 @@ class Earley {
   struct Config {
     uint32_t first = 0, count = 0;  // in threads_
     bool accepting = false;
+    bool knows_bytes = false;
+    ByteSet bytes{};
   };
   struct Draft;  // a column in the making
 

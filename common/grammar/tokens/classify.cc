@@ -33,6 +33,12 @@ CrossingNodes walk(const TokenTrie& trie, Automaton& automaton, StateId state, T
 }
 
 std::shared_ptr<const Crossing> make_crossing(const TokenTrie& trie, const CrossingNodes& crossing) {
+  static constexpr size_t kCrossingMax = 16'000;
+  const auto nodes = trie.nodes();
+  size_t count = 0;
+  for (const auto& [node, end_depth] : crossing.subtrees)
+    count += trie.tokens_of(node, nodes[node].end).size();
+  if (count > kCrossingMax) return std::make_shared<const Crossing>(Crossing{{}, {}, true});
   struct Text {
     size_t first, size;
     int32_t token;
@@ -40,7 +46,6 @@ std::shared_ptr<const Crossing> make_crossing(const TokenTrie& trie, const Cross
   std::string texts;  // of all the tokens; entries refer to it once it is complete
   std::vector<Text> rests, wholes;
   std::string path(trie.depth_max(), '\0');
-  const auto nodes = trie.nodes();
   size_t next = 0;
   for (uint32_t i = 1; i < nodes.size() && next < crossing.subtrees.size();) {
     const auto [subtree, end_depth] = crossing.subtrees[next];
@@ -62,7 +67,7 @@ std::shared_ptr<const Crossing> make_crossing(const TokenTrie& trie, const Cross
       entries.push_back({std::string_view(texts).substr(text.first, text.size), text.token});
     return TokenTrie(std::move(entries));
   };
-  return std::make_shared<const Crossing>(Crossing{trie_of(rests), trie_of(wholes)});
+  return std::make_shared<const Crossing>(Crossing{trie_of(rests), trie_of(wholes), false});
 }
 
 }  // namespace troupe::grammar

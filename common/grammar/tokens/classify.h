@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "common/grammar/regex/automaton.h"
@@ -16,8 +17,9 @@ namespace troupe::grammar {
 
 // Immutable once made; shared by states whose tokens cross alike.
 struct Crossing {
-  TokenTrie rests;   // behind the one place where the terminal can end in the token
-  TokenTrie wholes;  // whole texts of the tokens in which it can end at several places
+  TokenTrie rests;      // behind the one place where the terminal can end in the token
+  TokenTrie wholes;     // whole texts of the tokens in which it can end at several places
+  bool is_any = false;  // so many that all of the vocabulary is to be tried
   size_t memory_bytes() const { return rests.memory_bytes() + wholes.memory_bytes(); }
 };
 
@@ -40,6 +42,9 @@ struct CrossingNodes {
   };
   std::vector<Subtree> subtrees;
 };
+
+// A slice's index, or the number of slices for the whole vocabulary; subtrees of its trie.
+using CrossingKey = std::pair<size_t, std::vector<CrossingNodes::Subtree>>;
 
 // Adds the trie's tokens to `within` and returns the crossing ones.
 CrossingNodes walk(const TokenTrie& trie, Automaton& automaton, StateId state, TokenSet& within);

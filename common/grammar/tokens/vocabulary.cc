@@ -88,17 +88,38 @@ void Vocabulary::classify_lexemes() {
   // States are found by walking: every walk adds those it comes to.
   for (StateId state = 1; state < automaton.state_count(); ++state) {
     auto tokens = std::make_shared<StateTokens>(StateTokens{TokenSet(size()), nullptr});
-    const CrossingNodes crossing = walk(trie_, automaton, state, tokens->within);
-    tokens->across = make_crossing(trie_, crossing);
+    tokens->across = add_crossing(trie_, slices_.size(), walk(trie_, automaton, state, tokens->within));
     known_[automaton.expression(state)] = std::move(tokens);
   }
+  // Strings with bounds or patterns have states of their own, and most often the crossing tokens of free
+  // ones.
+  for (const RegexId text : {lexemes.string, lexemes.name}) {
+    const StateId inside = automaton.next(automaton.start(text), '"');
+    for (size_t s = 0; s < slices_.size(); ++s) {
+      TokenSet within(size());
+      add_crossing(slices_[s].others, s, walk(slices_[s].others, automaton, inside, within));
+    }
+  }
+}
+
+std::shared_ptr<const Crossing> Vocabulary::add_crossing(const TokenTrie& trie, size_t slice,
+                                                         CrossingNodes nodes) {
+  std::shared_ptr<const Crossing>& crossing = crossings_[CrossingKey(slice, nodes.subtrees)];
+  if (crossing == nullptr) crossing = make_crossing(trie, nodes);
+  return crossing;
+}
+
+std::shared_ptr<const Crossing> Vocabulary::known_crossing(const CrossingKey& key) const {
+  const auto found = crossings_.find(key);
+  return found != crossings_.end() ? found->second : nullptr;
 }
 
 size_t Vocabulary::memory_bytes() const {
   size_t bytes = trie_.memory_bytes();
   for (const Slice& slice : slices_) bytes += slice.tokens.memory_bytes() + slice.others.memory_bytes();
   for (const auto& tokens : known_)
-    if (tokens != nullptr) bytes += tokens->within.memory_bytes() + tokens->across->memory_bytes();
+    if (tokens != nullptr) bytes += tokens->within.memory_bytes();
+  for (const auto& [key, crossing] : crossings_) bytes += key.second.size() * 8 + crossing->memory_bytes();
   return bytes;
 }
 

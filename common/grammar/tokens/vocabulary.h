@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "common/core/status.h"
 #include "common/grammar/regex/automaton.h"
 #include "common/grammar/tokens/classify.h"
@@ -43,18 +44,22 @@ class Vocabulary {
   const std::vector<Slice>& slices() const { return slices_; }
   // Of an expression of JsonLexemes or a derivative (id < base_size); null if it was not worth keeping.
   std::shared_ptr<const StateTokens> known(RegexId expression) const;
+  // A crossing that many states have; null if it is none of those.
+  std::shared_ptr<const Crossing> known_crossing(const CrossingKey& key) const;
   size_t memory_bytes() const;
 
  private:
   Vocabulary() = default;
   void add_slice(RegexId text, const RegexSet& expressions);
   void classify_lexemes();
+  std::shared_ptr<const Crossing> add_crossing(const TokenTrie& trie, size_t slice, CrossingNodes nodes);
 
   std::vector<std::string> texts_;
   std::vector<int32_t> end_tokens_;
   TokenTrie trie_;
   std::vector<Slice> slices_;
   std::vector<std::shared_ptr<const StateTokens>> known_;
+  absl::flat_hash_map<CrossingKey, std::shared_ptr<const Crossing>> crossings_;
 };
 
 }  // namespace troupe::grammar
