@@ -3,6 +3,7 @@
 #include "common/core/work_limit.h"
 #include "common/grammar/regex/parse_regex.h"
 #include "common/grammar/schema/compiler.h"
+#include "common/grammar/schema/context.h"
 
 namespace troupe::grammar {
 
@@ -12,13 +13,15 @@ StatusOr<Rules> rules_of_json_schema(std::string_view schema, const JsonOptions&
   TROUPE_ASSIGN_OR_RETURN(const bj::value root, parse_json(schema, {.bytes_max = kSchemaBytesMax}));
   if (!root.is_object() && !root.is_bool()) return invalid_argument("a schema is an object or a boolean");
   TROUPE_ASSIGN_OR_RETURN(SchemaReader reader, SchemaReader::make(root));
-  return SchemaCompiler(&reader, options).compile(root);
+  return compile_schema(reader, root, options);
 }
 
 StatusOr<Rules> rules_of_json_object(const JsonOptions& options) {
   const bj::value any = true;
   TROUPE_ASSIGN_OR_RETURN(SchemaReader reader, SchemaReader::make(any));
-  return SchemaCompiler(&reader, options).compile_any_object();
+  SchemaContext context(&reader, options);
+  const Symbol object = context.any_object();
+  return context.builder().build(object);
 }
 
 StatusOr<Rules> rules_of_regex(std::string_view regex) {

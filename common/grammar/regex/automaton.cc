@@ -6,7 +6,7 @@ namespace troupe::grammar {
 
 Automaton::Automaton(const RegexSet& expressions, const Limits& limits)
     : expressions_(expressions), limits_(limits) {
-  expressions_.reset_work();
+  expressions_.forget_derivatives();
   class_count_ = expressions_.byte_classes(classes_);
   samples_.resize(class_count_);
   for (uint32_t b = 256; b-- > 0;) samples_[classes_[b]] = static_cast<uint8_t>(b);

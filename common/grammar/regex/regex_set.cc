@@ -5,27 +5,32 @@
 
 namespace troupe::grammar {
 
-void RegexSet::reset() {
+RegexSet::RegexSet(const RegexLimits& limits) : limits_(limits) {
   add({.kind = Kind::kNothing}, {});
   add({.kind = Kind::kEmpty, .nullable = true}, {});
+}
+
+void RegexSet::forget_derivatives() {
+  derivatives_ = {};
+  work_ = 0;
 }
 
 RegexId RegexSet::add(const Node& node, std::span<const uint32_t> content) {
   std::vector<uint32_t> key = {static_cast<uint32_t>(node.kind)};
   key.insert(key.end(), content.begin(), content.end());
-  const auto found = ids_.find(key);
-  if (found != ids_.end()) return found->second;
-  if (exhausted_ || nodes_.size() >= limits_.nodes_max || node.depth > limits_.depth_max) {
+  const auto found = store_.ids.find(key);
+  if (found != store_.ids.end()) return found->second;
+  if (exhausted_ || store_.nodes.size() >= limits_.nodes_max || node.depth > limits_.depth_max) {
     exhausted_ = true;
     return kNothing;
   }
-  const auto id = static_cast<RegexId>(nodes_.size());
-  ids_.emplace(std::move(key), id);
-  nodes_.push_back(node);
+  const auto id = static_cast<RegexId>(store_.nodes.size());
+  store_.ids.emplace(std::move(key), id);
+  store_.nodes.push_back(node);
   if (node.kind == Kind::kEither || node.kind == Kind::kBoth) {
-    nodes_.back().a = static_cast<uint32_t>(lists_.size());
-    nodes_.back().b = static_cast<uint32_t>(content.size());
-    lists_.insert(lists_.end(), content.begin(), content.end());
+    store_.nodes.back().a = static_cast<uint32_t>(store_.lists.size());
+    store_.nodes.back().b = static_cast<uint32_t>(content.size());
+    store_.lists.insert(store_.lists.end(), content.begin(), content.end());
   }
   return id;
 }
@@ -37,8 +42,8 @@ RegexId RegexSet::bytes(const ByteSet& set) {
     content.push_back(static_cast<uint32_t>(word));
     content.push_back(static_cast<uint32_t>(word >> 32));
   }
-  const RegexId id = add({.kind = Kind::kBytes, .a = static_cast<uint32_t>(sets_.size())}, content);
-  if (nodes_[id].a == sets_.size() && id != kNothing) sets_.push_back(set);
+  const RegexId id = add({.kind = Kind::kBytes, .a = static_cast<uint32_t>(store_.sets.size())}, content);
+  if (store_.nodes[id].a == store_.sets.size() && id != kNothing) store_.sets.push_back(set);
   return id;
 }
 
@@ -55,7 +60,7 @@ RegexId RegexSet::concat(RegexId first, RegexId second) {
   if (first == kNothing || second == kNothing) return kNothing;
   if (first == kEmpty) return second;
   if (second == kEmpty) return first;
-  const Node &a = nodes_[first], &b = nodes_[second];
+  const Node &a = store_.nodes[first], &b = store_.nodes[second];
   // A derivative descends into the second part only behind an empty first one.
   const uint32_t depth = a.nullable ? std::max(a.depth, b.depth) + 1 : std::max(a.depth + 1, 2u);
   const uint32_t content[] = {first, second};
@@ -74,27 +79,12 @@ RegexId RegexSet::concat(std::span<const RegexId> parts) {
   return id;
 }
 
-void RegexSet::flatten(Kind kind, std::vector<RegexId>& ids) const {
-  std::vector<RegexId> flat;
-  for (const RegexId id : ids) {
-    if (nodes_[id].kind == kind) {
-      const auto inner = items(nodes_[id]);
-      flat.insert(flat.end(), inner.begin(), inner.end());
-    } else {
-      flat.push_back(id);
-    }
-  }
-  std::sort(flat.begin(), flat.end());
-  flat.erase(std::unique(flat.begin(), flat.end()), flat.end());
-  ids = std::move(flat);
-}
-
 // Takes the sets of single bytes out of `ids`; returns their union or intersection. REQUIRES: there is one.
 RegexId RegexSet::merge_sets(std::vector<RegexId>& ids, bool unite) {
   ByteSet merged = unite ? ByteSet{} : ByteSet::range(0, 255);
   std::erase_if(ids, [&](RegexId id) {
-    if (nodes_[id].kind != Kind::kBytes) return false;
-    const ByteSet& set = sets_[nodes_[id].a];
+    if (store_.nodes[id].kind != Kind::kBytes) return false;
+    const ByteSet& set = store_.sets[store_.nodes[id].a];
     for (size_t i = 0; i < 4; ++i)
       merged.words[i] = unite ? merged.words[i] | set.words[i] : merged.words[i] & set.words[i];
     return true;
@@ -105,11 +95,11 @@ RegexId RegexSet::merge_sets(std::vector<RegexId>& ids, bool unite) {
 RegexId RegexSet::list(Kind kind, std::vector<RegexId> ids) {
   const bool unite = kind == Kind::kEither;
   work_ += ids.size();
-  flatten(kind, ids);
+  store_.flatten(kind, ids);
   work_ += ids.size();
   if (work_ > limits_.work_max) exhausted_ = true;
   if (exhausted_) return kNothing;
-  const auto is_set = [&](RegexId id) { return nodes_[id].kind == Kind::kBytes; };
+  const auto is_set = [&](RegexId id) { return store_.nodes[id].kind == Kind::kBytes; };
   if (std::count_if(ids.begin(), ids.end(), is_set) > 1) {
     ids.push_back(merge_sets(ids, unite));
     std::sort(ids.begin(), ids.end());
@@ -122,7 +112,7 @@ RegexId RegexSet::list(Kind kind, std::vector<RegexId> ids) {
   if (ids.size() == 1) return ids[0];
   Node node{.kind = kind, .nullable = !unite, .plain = unite};
   for (const RegexId id : ids) {
-    const Node& item = nodes_[id];
+    const Node& item = store_.nodes[id];
     node.depth = std::max(node.depth, item.depth + 1);
     node.nullable = unite ? node.nullable || item.nullable : node.nullable && item.nullable;
     node.plain = node.plain && item.plain;
@@ -139,7 +129,7 @@ RegexId RegexSet::both(std::vector<RegexId> conditions) {
 }
 
 RegexId RegexSet::complement(RegexId expression) {
-  const Node& node = nodes_[expression];
+  const Node& node = store_.nodes[expression];
   if (node.kind == Kind::kComplement) return node.a;
   const uint32_t content[] = {expression};
   // The complement of nothing matches everything, so it is not empty; of any other it has to be looked for.
@@ -155,7 +145,7 @@ RegexId RegexSet::repeat(RegexId expression, uint32_t min, uint32_t max) {
   if (max == 0 || expression == kEmpty) return kEmpty;
   if (expression == kNothing) return min == 0 ? kEmpty : kNothing;
   if (min == 1 && max == 1) return expression;
-  const Node& node = nodes_[expression];
+  const Node& node = store_.nodes[expression];
   if (node.kind == Kind::kRepeat && node.b == 0 && node.c == kUnbounded) return expression;
   if (node.nullable) min = 0;
   const uint32_t content[] = {expression, min, max};
@@ -172,19 +162,22 @@ RegexId RegexSet::repeat(RegexId expression, uint32_t min, uint32_t max) {
 RegexId RegexSet::number(const NumberTest& test) {
   for (uint8_t digit = '0'; digit <= '9'; ++digit) byte_range(digit, digit);  // each a class of its own
   byte_range('.', '.');
-  tests_.push_back(test);
-  return number_at(static_cast<uint32_t>(tests_.size()) - 1, 0);
+  store_.tests.push_back(test);
+  return number_at(static_cast<uint32_t>(store_.tests.size()) - 1, 0);
 }
 
 RegexId RegexSet::number_at(uint32_t test, uint32_t state) {
   const uint32_t content[] = {test, state};
-  return add(
-      {.kind = Kind::kNumber, .nullable = tests_[test].holds(state), .plain = false, .a = test, .b = state},
-      content);
+  return add({.kind = Kind::kNumber,
+              .nullable = store_.tests[test].holds(state),
+              .plain = false,
+              .a = test,
+              .b = state},
+             content);
 }
 
 std::vector<RegexId> RegexSet::derive_all(const Node& node, uint8_t byte) {
-  const auto inner = items(node);
+  const auto inner = store_.items(node);
   work_ += inner.size();
   std::vector<RegexId> result(inner.begin(), inner.end());
   for (RegexId& id : result) id = derivative(id, byte);
@@ -192,12 +185,13 @@ std::vector<RegexId> RegexSet::derive_all(const Node& node, uint8_t byte) {
 }
 
 RegexId RegexSet::derivative(RegexId expression, uint8_t byte) {
-  const Kind kind = nodes_[expression].kind;
+  const Kind kind = store_.nodes[expression].kind;
   if (kind == Kind::kNothing || kind == Kind::kEmpty) return kNothing;
-  if (kind == Kind::kBytes) return sets_[nodes_[expression].a].has(byte) ? kEmpty : kNothing;
+  if (kind == Kind::kBytes) return store_.sets[store_.nodes[expression].a].has(byte) ? kEmpty : kNothing;
   if (kind == Kind::kConcat) {  // a literal's, which are many, are not worth keeping
-    const Node& first = nodes_[nodes_[expression].a];
-    if (first.kind == Kind::kBytes) return sets_[first.a].has(byte) ? nodes_[expression].b : kNothing;
+    const Node& first = store_.nodes[store_.nodes[expression].a];
+    if (first.kind == Kind::kBytes)
+      return store_.sets[first.a].has(byte) ? store_.nodes[expression].b : kNothing;
   }
   const uint64_t key = uint64_t{expression} << 8 | byte;
   const auto found = derivatives_.find(key);
@@ -210,11 +204,11 @@ RegexId RegexSet::derivative(RegexId expression, uint8_t byte) {
 }
 
 RegexId RegexSet::derive(RegexId expression, uint8_t byte) {
-  const Node node = nodes_[expression];  // (constructors move nodes_)
+  const Node node = store_.nodes[expression];  // (constructors move store_.nodes)
   switch (node.kind) {
     case Kind::kConcat: {
       const RegexId first = concat(derivative(node.a, byte), node.b);
-      return nodes_[node.a].nullable ? either({first, derivative(node.b, byte)}) : first;
+      return store_.nodes[node.a].nullable ? either({first, derivative(node.b, byte)}) : first;
     }
     case Kind::kEither:
       return either(derive_all(node, byte));
@@ -228,7 +222,7 @@ RegexId RegexSet::derive(RegexId expression, uint8_t byte) {
       return concat(derivative(node.a, byte), repeat(node.a, min, max));
     }
     case Kind::kNumber: {
-      const auto state = tests_[node.a].next(node.b, byte);
+      const auto state = store_.tests[node.a].next(node.b, byte);
       return state ? number_at(node.a, *state) : kNothing;
     }
     default:
@@ -239,7 +233,7 @@ RegexId RegexSet::derive(RegexId expression, uint8_t byte) {
 uint32_t RegexSet::byte_classes(std::span<uint8_t> classes) const {
   std::fill(classes.begin(), classes.end(), uint8_t{0});
   uint32_t count = 1;
-  for (const ByteSet& set : sets_) {
+  for (const ByteSet& set : store_.sets) {
     // Each class falls into the bytes within the set and those without.
     std::map<std::pair<uint8_t, bool>, uint8_t> parts;
     for (uint32_t b = 0; b < 256; ++b) {

@@ -14,26 +14,17 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "common/grammar/regex/byte_set.h"
-#include "common/grammar/regex/number_test.h"
+#include "common/grammar/regex/regex_store.h"
 
 namespace troupe::grammar {
-
-using RegexId = uint32_t;
 
 class RegexSet {
  public:
   static constexpr RegexId kNothing = 0;  // matches no text
   static constexpr RegexId kEmpty = 1;    // matches the empty text
   static constexpr uint32_t kUnbounded = UINT32_MAX;
-  struct Limits {
-    size_t nodes_max = 1u << 18;
-    uint32_t depth_max = 400;
-    size_t work_max = 2'000'000;  // parts of unions and intersections, each time one is made
-  };
 
-  explicit RegexSet(const Limits& limits) : limits_(limits) { reset(); }
-  RegexSet() : RegexSet(Limits{}) {}
+  explicit RegexSet(const RegexLimits& limits = {});
 
   RegexId bytes(const ByteSet& set);
   RegexId byte_range(uint8_t first, uint8_t last) { return bytes(ByteSet::range(first, last)); }
@@ -49,63 +40,37 @@ class RegexSet {
   RegexId number(const NumberTest& test);
 
   RegexId derivative(RegexId expression, uint8_t byte);
-  // Begins to count work anew.
-  void reset_work() { work_ = 0; }
-  // Frees the memory of derivatives that were asked for; asked again, their ids are the same.
-  void forget_derivatives() { derivatives_ = {}; }
+  // Frees the memory of derivatives that were asked for, and begins to count work anew; asked again, their
+  // ids are the same.
+  void forget_derivatives();
   // Whether it matches the empty text.
-  bool nullable(RegexId expression) const { return nodes_[expression].nullable; }
+  bool nullable(RegexId expression) const { return store_.nodes[expression].nullable; }
   // Whether only kNothing matches nothing; otherwise that has to be looked for.
-  bool is_plain(RegexId expression) const { return nodes_[expression].plain; }
+  bool is_plain(RegexId expression) const { return store_.nodes[expression].plain; }
   // How deep its derivatives go into it; a measure of its size.
-  uint32_t depth(RegexId expression) const { return nodes_[expression].depth; }
+  uint32_t depth(RegexId expression) const { return store_.nodes[expression].depth; }
   // Bytes of one class, 0 …, are alike to every expression and derivative. `classes`: 256 entries; returns
   // how many classes there are.
   uint32_t byte_classes(std::span<uint8_t> classes) const;
 
   bool exhausted() const { return exhausted_; }
-  size_t size() const { return nodes_.size(); }
+  size_t size() const { return store_.nodes.size(); }
 
  private:
-  enum class Kind : uint8_t {
-    kNothing,
-    kEmpty,
-    kBytes,
-    kConcat,
-    kEither,
-    kBoth,
-    kComplement,
-    kRepeat,
-    kNumber
-  };
-  // a, b, c by kind: index of a set; two expressions; first and count in lists_; an expression; expression,
-  // min, max; index of a test, its state.
-  struct Node {
-    Kind kind = Kind::kNothing;
-    bool nullable = false;
-    bool plain = true;
-    uint32_t depth = 1;
-    uint32_t a = 0, b = 0, c = 0;
-  };
+  using Kind = RegexStore::Kind;
+  using Node = RegexStore::Node;
 
-  void reset();
   RegexId add(const Node& node, std::span<const uint32_t> content);
   RegexId number_at(uint32_t test, uint32_t state);
   RegexId list(Kind kind, std::vector<RegexId> items);
-  void flatten(Kind kind, std::vector<RegexId>& items) const;
   RegexId merge_sets(std::vector<RegexId>& items, bool unite);
   RegexId derive(RegexId expression, uint8_t byte);
   std::vector<RegexId> derive_all(const Node& node, uint8_t byte);
-  std::span<const uint32_t> items(const Node& node) const { return {lists_.data() + node.a, node.b}; }
 
-  Limits limits_;
+  RegexLimits limits_;
   bool exhausted_ = false;
   size_t work_ = 0;
-  std::vector<Node> nodes_;
-  std::vector<ByteSet> sets_;
-  std::vector<uint32_t> lists_;
-  std::vector<NumberTest> tests_;
-  absl::flat_hash_map<std::vector<uint32_t>, RegexId> ids_;
+  RegexStore store_;
   absl::flat_hash_map<uint64_t, RegexId> derivatives_;
 };
 

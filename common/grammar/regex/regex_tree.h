@@ -7,7 +7,7 @@
 
 #include "common/core/status.h"
 #include "common/grammar/regex/char_set.h"
-#include "common/grammar/regex/parse_regex.h"
+#include "common/grammar/regex/regex_options.h"
 
 namespace troupe::grammar {
 

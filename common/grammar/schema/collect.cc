@@ -314,7 +314,7 @@ const bj::value* SchemaReader::make_up(bj::value value, const bj::value* at) {
   return &made_up_.back();
 }
 
-// Of a member that asks for others (or for a schema): it is not there, or they are too.
+// A member that asks for others is not there, or they are too.
 Status SchemaReader::read_dependencies(Collecting& into, const bj::value& value) {
   if (!value.is_object()) return error(into.schema, into.keyword, "must be an object");
   for (const auto& [name, needs] : value.as_object()) {

@@ -17,14 +17,14 @@ constexpr int kDepthMax = 8;
 
 class Disjointness {
  public:
-  explicit Disjointness(SchemaCompiler& compiler) : compiler_(compiler) {}
+  explicit Disjointness(SchemaContext& context) : context_(context) {}
 
   // False also where it cannot be told.
   StatusOr<bool> sets(const SchemaSet& first, const SchemaSet& second, int depth) {
     TROUPE_RETURN_IF_ERROR(count_work(2048));
     if (depth > kDepthMax || first.schemas.empty() || second.schemas.empty()) return false;
-    TROUPE_ASSIGN_OR_RETURN(const Constraints a, compiler_.reader().collect(first));
-    TROUPE_ASSIGN_OR_RETURN(const Constraints b, compiler_.reader().collect(second));
+    TROUPE_ASSIGN_OR_RETURN(const Constraints a, context_.reader().collect(first));
+    TROUPE_ASSIGN_OR_RETURN(const Constraints b, context_.reader().collect(second));
     if ((a.types & b.types) == 0) return true;
     if (a.values) return values(*a.values, second, depth);
     if (b.values) return values(*b.values, first, depth);
@@ -47,7 +47,7 @@ class Disjointness {
   // No value of `given` passes `other`.
   StatusOr<bool> values(const std::vector<const bj::value*>& given, const SchemaSet& other, int depth) {
     for (const bj::value* value : given) {
-      TROUPE_ASSIGN_OR_RETURN(const bool passes, passes_schemas(compiler_, *value, other, depth));
+      TROUPE_ASSIGN_OR_RETURN(const bool passes, passes_schemas(context_, *value, other, depth));
       if (passes) return false;
     }
     return true;
@@ -68,13 +68,13 @@ class Disjointness {
   }
 
   bool is_empty(RegexId first, RegexId second) {
-    const RegexId both = compiler_.expressions().both({first, second});
-    Automaton automaton(compiler_.expressions(), {.search_max = 2000});
+    const RegexId both = context_.expressions().both({first, second});
+    Automaton automaton(context_.expressions(), {.search_max = 2000});
     return automaton.start(both) == Automaton::kDead && !automaton.exhausted();
   }
 
   bool numbers(const Constraints& a, const Constraints& b) {
-    RegexSet& set = compiler_.expressions();
+    RegexSet& set = context_.expressions();
     // (Both written without exponents, as bounded numbers are.)
     const NumberConstraints::Bound floor{{true, "999999999999999", ""}, false, false};
     NumberConstraints first = a.number, second = b.number;
@@ -84,7 +84,7 @@ class Disjointness {
   }
 
   bool strings(const Constraints& a, const Constraints& b) {
-    RegexSet& set = compiler_.expressions();
+    RegexSet& set = context_.expressions();
     if (a.string.is_any() || b.string.is_any()) return false;
     const CountRange &p = a.string.length, &q = b.string.length;
     if (p.min > q.max || q.min > p.max) return true;
@@ -113,8 +113,8 @@ class Disjointness {
     std::vector<std::string_view> names = a.required;
     names.insert(names.end(), b.required.begin(), b.required.end());
     for (const std::string_view name : names) {
-      TROUPE_ASSIGN_OR_RETURN(const SchemaSet first, member_schemas(compiler_, a, name));
-      TROUPE_ASSIGN_OR_RETURN(const SchemaSet second, member_schemas(compiler_, b, name));
+      TROUPE_ASSIGN_OR_RETURN(const SchemaSet first, member_schemas(context_, a, name));
+      TROUPE_ASSIGN_OR_RETURN(const SchemaSet second, member_schemas(context_, b, name));
       if (is_false(first) || is_false(second)) return true;
       const auto requires_it = [&](const Constraints& c) {
         return std::find(c.required.begin(), c.required.end(), name) != c.required.end();
@@ -131,13 +131,13 @@ class Disjointness {
                        [](const bj::value* schema) { return schema->is_bool() && !schema->as_bool(); });
   }
 
-  SchemaCompiler& compiler_;
+  SchemaContext& context_;
 };
 
 }  // namespace
 
-Status check_disjoint(SchemaCompiler& compiler, const SchemaSet& schemas, const Constraints::Group& group) {
-  Disjointness disjointness(compiler);
+Status check_disjoint(SchemaContext& context, const SchemaSet& schemas, const Constraints::Group& group) {
+  Disjointness disjointness(context);
   SchemaSet rest = schemas;  // what holds beside the group holds for each alternative
   rest.chosen.insert(std::lower_bound(rest.chosen.begin(), rest.chosen.end(), group.keyword), group.keyword);
   for (size_t i = 0; i < group.alternatives.size(); ++i) {
@@ -147,7 +147,7 @@ Status check_disjoint(SchemaCompiler& compiler, const SchemaSet& schemas, const 
       second.add(group.alternatives[j]);
       TROUPE_ASSIGN_OR_RETURN(const bool apart, disjointness.sets(first, second, 0));
       if (!apart)
-        return invalid_argument(absl::StrCat("schema ", compiler.reader().path(group.keyword),
+        return invalid_argument(absl::StrCat("schema ", context.reader().path(group.keyword),
                                              ": alternatives ", i, " and ", j,
                                              " may both hold, so that exactly one does cannot be enforced"));
     }

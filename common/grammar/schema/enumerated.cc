@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "common/core/work_limit.h"
 #include "common/grammar/schema/containers.h"
 #include "common/grammar/schema/scalars.h"
@@ -35,12 +36,12 @@ bool is_in(uint64_t count, const CountRange& range) {
 
 class Check {
  public:
-  Check(SchemaCompiler& compiler, int depth) : compiler_(compiler), depth_(depth) {}
+  Check(SchemaContext& context, int depth) : context_(context), depth_(depth) {}
 
   StatusOr<bool> passes(const bj::value& value, const Constraints& constraints) {
     const uint8_t type = type_of(value);
     if ((constraints.types & type) == 0) return false;
-    RegexSet& set = compiler_.expressions();
+    RegexSet& set = context_.expressions();
     if ((type & (kIntegerBit | kFractionBit)) != 0) {
       if (constraints.number.is_any()) return true;
       const auto decimal = *decimal_of(value);
@@ -65,8 +66,8 @@ class Check {
   StatusOr<bool> array_passes(const bj::array& array, const Constraints& constraints) {
     if (!is_in(array.size(), constraints.items)) return false;
     for (size_t i = 0; i < array.size(); ++i) {
-      TROUPE_ASSIGN_OR_RETURN(const bool passes, passes_schemas(compiler_, array[i],
-                                                                element_schemas(constraints, i), depth_ + 1));
+      TROUPE_ASSIGN_OR_RETURN(
+          const bool passes, passes_schemas(context_, array[i], element_schemas(constraints, i), depth_ + 1));
       if (!passes) return false;
     }
     return true;
@@ -78,13 +79,13 @@ class Check {
       if (!object.contains({name.data(), name.size()})) return false;
     for (const auto& [key, member] : object) {
       const std::string_view name{key.data(), key.size()};
-      TROUPE_ASSIGN_OR_RETURN(const SchemaSet schemas, member_schemas(compiler_, constraints, name));
-      TROUPE_ASSIGN_OR_RETURN(bool passes, passes_schemas(compiler_, member, schemas, depth_ + 1));
+      TROUPE_ASSIGN_OR_RETURN(const SchemaSet schemas, member_schemas(context_, constraints, name));
+      TROUPE_ASSIGN_OR_RETURN(bool passes, passes_schemas(context_, member, schemas, depth_ + 1));
       for (const bj::value* names : constraints.names) {
         SchemaSet set;
         set.add(names);
         TROUPE_ASSIGN_OR_RETURN(const bool has_name,
-                                passes_schemas(compiler_, bj::value(bj::string(key)), set, depth_ + 1));
+                                passes_schemas(context_, bj::value(bj::string(key)), set, depth_ + 1));
         passes = passes && has_name;
       }
       if (!passes) return false;
@@ -92,19 +93,19 @@ class Check {
     return true;
   }
 
-  SchemaCompiler& compiler_;
+  SchemaContext& context_;
   const int depth_;
 };
 
 }  // namespace
 
-StatusOr<bool> passes_schemas(SchemaCompiler& compiler, const bj::value& value, const SchemaSet& schemas,
+StatusOr<bool> passes_schemas(SchemaContext& context, const bj::value& value, const SchemaSet& schemas,
                               int depth) {
   TROUPE_RETURN_IF_ERROR(count_work(256));
   if (schemas.schemas.empty()) return true;
   if (depth > kDepthMax)
-    return compiler.reader().error(schemas.schemas[0], "enum", "values are nested too deeply");
-  TROUPE_ASSIGN_OR_RETURN(const Constraints constraints, compiler.reader().collect(schemas));
+    return context.reader().error(schemas.schemas[0], "enum", "values are nested too deeply");
+  TROUPE_ASSIGN_OR_RETURN(const Constraints constraints, context.reader().collect(schemas));
   if (constraints.values && std::none_of(constraints.values->begin(), constraints.values->end(),
                                          [&](const bj::value* known) { return *known == value; }))
     return false;
@@ -113,17 +114,33 @@ StatusOr<bool> passes_schemas(SchemaCompiler& compiler, const bj::value& value, 
     for (const bj::value* alternative : group.alternatives) {
       SchemaSet set;
       set.add(alternative);
-      TROUPE_ASSIGN_OR_RETURN(const bool passes, passes_schemas(compiler, value, set, depth + 1));
+      TROUPE_ASSIGN_OR_RETURN(const bool passes, passes_schemas(context, value, set, depth + 1));
       count += passes ? 1 : 0;
     }
     if (count == 0 || (group.is_exclusive && count > 1)) return false;
   }
-  return Check(compiler, depth).passes(value, constraints);
+  return Check(context, depth).passes(value, constraints);
 }
 
-StatusOr<bool> passes_constraints(SchemaCompiler& compiler, const bj::value& value,
-                                  const Constraints& constraints, const SchemaSet&) {
-  return Check(compiler, 0).passes(value, constraints);
+StatusOr<bool> passes_constraints(SchemaContext& context, const bj::value& value,
+                                  const Constraints& constraints) {
+  return Check(context, 0).passes(value, constraints);
+}
+
+StatusOr<RegexId> strings_of(SchemaContext& context, const SchemaSet& schemas) {
+  TROUPE_ASSIGN_OR_RETURN(const Constraints constraints, context.reader().collect(schemas));
+  if ((constraints.types & kStringBit) == 0) return RegexSet::kNothing;
+  if (!constraints.groups.empty())
+    return invalid_argument(absl::StrCat("schema ", context.reader().path(schemas.schemas[0]),
+                                         ": alternatives cannot be enforced here"));
+  if (!constraints.values) return string_expression(context.expressions(), constraints.string);
+  std::vector<RegexId> options;
+  for (const bj::value* value : *constraints.values) {
+    if (!value->is_string()) continue;
+    TROUPE_ASSIGN_OR_RETURN(const bool passes, passes_constraints(context, *value, constraints));
+    if (passes) options.push_back(context.layout().value(context.expressions(), *value));
+  }
+  return context.expressions().either(std::move(options));
 }
 
 }  // namespace troupe::grammar

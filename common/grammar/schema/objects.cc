@@ -7,6 +7,7 @@
 #include "common/grammar/regex/json_lexemes.h"
 #include "common/grammar/regex/parse_regex.h"
 #include "common/grammar/schema/containers.h"
+#include "common/grammar/schema/enumerated.h"
 #include "common/grammar/schema/scalars.h"
 
 namespace troupe::grammar {
@@ -23,8 +24,8 @@ std::string quoted(std::string_view name) {
 }
 
 // A pattern of patternProperties, for names with their quotes.
-StatusOr<RegexId> pattern_expression(SchemaCompiler& compiler, std::string_view pattern) {
-  RegexSet& set = compiler.expressions();
+StatusOr<RegexId> pattern_expression(SchemaContext& context, std::string_view pattern) {
+  RegexSet& set = context.expressions();
   const auto id = parse_regex(set, pattern, {.encoding = Encoding::kJsonString, .searches = true});
   if (!id.ok())
     return annotate(id.status(), absl::StrCat("patternProperties '", to_absl(pattern), "'").c_str());
@@ -42,12 +43,12 @@ struct Pattern {
   RegexId names;
 };
 
-StatusOr<std::vector<Pattern>> patterns_of(SchemaCompiler& compiler, const Constraints& constraints) {
+StatusOr<std::vector<Pattern>> patterns_of(SchemaContext& context, const Constraints& constraints) {
   std::vector<Pattern> patterns;
   for (const ObjectPart& part : constraints.objects) {
     if (part.patterns == nullptr) continue;
     for (const auto& [pattern, schema] : *part.patterns) {
-      TROUPE_ASSIGN_OR_RETURN(const RegexId names, pattern_expression(compiler, view(pattern)));
+      TROUPE_ASSIGN_OR_RETURN(const RegexId names, pattern_expression(context, view(pattern)));
       patterns.push_back({&part, &schema, names});
     }
   }
@@ -76,8 +77,8 @@ SchemaSet schemas_of(const Constraints& constraints, const std::vector<Pattern>&
 
 class ObjectBuilder {
  public:
-  ObjectBuilder(SchemaCompiler& compiler, const SchemaSet& schemas, const Constraints& constraints)
-      : compiler_(compiler), builder_(compiler.builder()), schemas_(schemas), constraints_(constraints) {}
+  ObjectBuilder(SchemaContext& context, const SchemaSet& schemas, const Constraints& constraints)
+      : context_(context), builder_(context.builder()), schemas_(schemas), constraints_(constraints) {}
 
   StatusOr<Symbol> build();
 
@@ -99,7 +100,7 @@ class ObjectBuilder {
            constraints_.required.end();
   }
 
-  SchemaCompiler& compiler_;
+  SchemaContext& context_;
   RuleBuilder& builder_;
   const SchemaSet& schemas_;
   const Constraints& constraints_;
@@ -118,17 +119,17 @@ Status ObjectBuilder::restrict_names() {
   for (const bj::value* names : constraints_.names) {
     SchemaSet set;
     set.add(names);
-    auto strings = compiler_.strings_of(set);
+    auto strings = strings_of(context_, set);
     if (!strings.ok()) return annotate(strings.status(), "propertyNames");
     conditions.push_back(*strings);
   }
-  allowed_names_ = compiler_.expressions().both(std::move(conditions));
+  allowed_names_ = context_.expressions().both(std::move(conditions));
   return {};
 }
 
 // The declared members: of all parts' properties, in order, and the required ones that none declares.
 Status ObjectBuilder::read_members() {
-  RegexSet& set = compiler_.expressions();
+  RegexSet& set = context_.expressions();
   std::vector<std::string_view> names;
   absl::flat_hash_set<std::string_view> seen;
   for (const ObjectPart& part : constraints_.objects) {
@@ -139,14 +140,14 @@ Status ObjectBuilder::read_members() {
   for (const std::string_view name : constraints_.required)
     if (seen.insert(name).second) names.push_back(name);
   if (names.size() > kMembersMax)
-    return compiler_.reader().error(schemas_.schemas[0], "properties", "too many");
+    return context_.reader().error(schemas_.schemas[0], "properties", "too many");
   for (const std::string_view name : names) {
     TROUPE_RETURN_IF_ERROR(count_work(256 + name.size()));
-    TROUPE_ASSIGN_OR_RETURN(const SchemaSet schemas, member_schemas(compiler_, constraints_, name));
+    TROUPE_ASSIGN_OR_RETURN(const SchemaSet schemas, member_schemas(context_, constraints_, name));
     const std::string literal = quoted(name);
     const bool is_allowed = constraints_.names.empty() || expression_matches(set, allowed_names_, literal);
-    const RegexId key = set.concat(set.literal(literal), compiler_.layout().key_separator);
-    members_.push_back({std::string(name), is_allowed ? key : RegexSet::kNothing, compiler_.rule_of(schemas),
+    const RegexId key = set.concat(set.literal(literal), context_.layout().key_separator);
+    members_.push_back({std::string(name), is_allowed ? key : RegexSet::kNothing, context_.rule_of(schemas),
                         is_required(name)});
   }
   return {};
@@ -154,10 +155,10 @@ Status ObjectBuilder::read_members() {
 
 // All other members, by which of the patterns match their names.
 Status ObjectBuilder::read_others() {
-  RegexSet& set = compiler_.expressions();
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<Pattern> patterns, patterns_of(compiler_, constraints_));
+  RegexSet& set = context_.expressions();
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<Pattern> patterns, patterns_of(context_, constraints_));
   if (patterns.size() > kPatternsMax)
-    return compiler_.reader().error(schemas_.schemas[0], "patternProperties", "too many");
+    return context_.reader().error(schemas_.schemas[0], "patternProperties", "too many");
   std::vector<RegexId> declared;
   for (const Member& member : members_) declared.push_back(set.literal(quoted(member.name)));
   const RegexId free =
@@ -174,7 +175,7 @@ Status ObjectBuilder::read_others() {
     if (std::any_of(schemas.schemas.begin(), schemas.schemas.end(), is_false)) continue;
     const RuleId other = builder_.add_rule();
     builder_.add(other, {Symbol::expression(set.both(std::move(conditions))),
-                         Symbol::expression(compiler_.layout().key_separator), compiler_.rule_of(schemas)});
+                         Symbol::expression(context_.layout().key_separator), context_.rule_of(schemas)});
     others_.push_back(Symbol::rule(other));
   }
   if (!others_.empty()) other_ = builder_.either(others_);
@@ -188,7 +189,7 @@ Symbol ObjectBuilder::tail(uint64_t count) {
   const uint32_t max = range.max == kNoMax ? RegexSet::kUnbounded : static_cast<uint32_t>(range.max - count);
   const Symbol none = Symbol::expression(min == 0 ? RegexSet::kEmpty : RegexSet::kNothing);
   if (others_.empty() || max == 0) return none;
-  const Symbol separator = Symbol::expression(compiler_.layout().item_separator);
+  const Symbol separator = Symbol::expression(context_.layout().item_separator);
   if (count == 0) return builder_.repeat(other_, min, max, separator);
   return builder_.repeat(builder_.sequence({separator, other_}), min, max);
 }
@@ -212,11 +213,11 @@ StatusOr<Symbol> ObjectBuilder::build() {
   const CountRange& range = constraints_.properties;
   const uint64_t bound = range.max == kNoMax ? range.min : range.max;
   if (bound > kMembersMax || range.min > kMembersMax)
-    return compiler_.reader().error(schemas_.schemas[0],
-                                    range.max == kNoMax ? "minProperties" : "maxProperties", "too large");
+    return context_.reader().error(schemas_.schemas[0],
+                                   range.max == kNoMax ? "minProperties" : "maxProperties", "too large");
   if (range.min > range.max) return Symbol::expression(RegexSet::kNothing);
   count_cap_ = std::max<uint64_t>(bound, 1);
-  const Symbol separator = Symbol::expression(compiler_.layout().item_separator);
+  const Symbol separator = Symbol::expression(context_.layout().item_separator);
   const Symbol first = members_from(0, 0);
   while (!pending_.empty()) {
     TROUPE_RETURN_IF_ERROR(count_work(256));
@@ -229,31 +230,31 @@ StatusOr<Symbol> ObjectBuilder::build() {
       continue;
     }
     const Member& member = members_[index];
-    const RegexId key = count == 0 ? member.key : compiler_.expressions().concat(separator.id, member.key);
+    const RegexId key = count == 0 ? member.key : context_.expressions().concat(separator.id, member.key);
     builder_.add(rule, {Symbol::expression(key), member.value, members_from(index + 1, count + 1)});
     if (!member.is_required) builder_.add(rule, {members_from(index + 1, count)});
   }
   const RuleId object = builder_.add_rule();
-  builder_.add(object, {Symbol::expression(compiler_.layout().open_object), first,
-                        Symbol::expression(compiler_.layout().close_object)});
+  builder_.add(object, {Symbol::expression(context_.layout().open_object), first,
+                        Symbol::expression(context_.layout().close_object)});
   return Symbol::rule(object);
 }
 
 }  // namespace
 
-StatusOr<SchemaSet> member_schemas(SchemaCompiler& compiler, const Constraints& constraints,
+StatusOr<SchemaSet> member_schemas(SchemaContext& context, const Constraints& constraints,
                                    std::string_view name) {
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<Pattern> patterns, patterns_of(compiler, constraints));
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<Pattern> patterns, patterns_of(context, constraints));
   std::vector<bool> matching;
   const std::string literal = quoted(name);
   for (const Pattern& pattern : patterns)
-    matching.push_back(expression_matches(compiler.expressions(), pattern.names, literal));
+    matching.push_back(expression_matches(context.expressions(), pattern.names, literal));
   return schemas_of(constraints, patterns, matching, name, true);
 }
 
-StatusOr<Symbol> object_symbol(SchemaCompiler& compiler, const SchemaSet& schemas,
+StatusOr<Symbol> object_symbol(SchemaContext& context, const SchemaSet& schemas,
                                const Constraints& constraints) {
-  return ObjectBuilder(compiler, schemas, constraints).build();
+  return ObjectBuilder(context, schemas, constraints).build();
 }
 
 }  // namespace troupe::grammar

@@ -35,7 +35,7 @@ class TokenTrie {
   std::span<const int32_t> own_tokens(uint32_t node) const {
     return tokens(nodes_[node].first, nodes_[node + 1].first);
   }
-  // Those of the nodes first … last - 1.
+  // Tokens of the nodes first … last - 1.
   std::span<const int32_t> tokens_of(uint32_t first, uint32_t last) const {
     return tokens(nodes_[first].first, nodes_[last].first);
   }

@@ -42,7 +42,8 @@ class Vocabulary {
   bool is_end(int32_t token) const;
   const TokenTrie& trie() const { return trie_; }
   const std::vector<Slice>& slices() const { return slices_; }
-  // Of an expression of JsonLexemes or a derivative (id < base_size); null if it was not worth keeping.
+  // Tokens of an expression of JsonLexemes or a derivative (id < base_size); null if it was not worth
+  // keeping.
   std::shared_ptr<const StateTokens> known(RegexId expression) const;
   // A crossing that many states have; null if it is none of those.
   std::shared_ptr<const Crossing> known_crossing(const CrossingKey& key) const;
