@@ -176,14 +176,6 @@ RegexId RegexSet::number_at(uint32_t test, uint32_t state) {
              content);
 }
 
-std::vector<RegexId> RegexSet::derive_all(const Node& node, uint8_t byte) {
-  const auto inner = store_.items(node);
-  work_ += inner.size();
-  std::vector<RegexId> result(inner.begin(), inner.end());
-  for (RegexId& id : result) id = derivative(id, byte);
-  return result;
-}
-
 RegexId RegexSet::derivative(RegexId expression, uint8_t byte) {
   const Kind kind = store_.nodes[expression].kind;
   if (kind == Kind::kNothing || kind == Kind::kEmpty) return kNothing;
@@ -205,15 +197,22 @@ RegexId RegexSet::derivative(RegexId expression, uint8_t byte) {
 
 RegexId RegexSet::derive(RegexId expression, uint8_t byte) {
   const Node node = store_.nodes[expression];  // (constructors move store_.nodes)
+  const auto all_parts = [&] {
+    const auto inner = store_.items(node);
+    work_ += inner.size();
+    std::vector<RegexId> result(inner.begin(), inner.end());
+    for (RegexId& id : result) id = derivative(id, byte);
+    return result;
+  };
   switch (node.kind) {
     case Kind::kConcat: {
       const RegexId first = concat(derivative(node.a, byte), node.b);
       return store_.nodes[node.a].nullable ? either({first, derivative(node.b, byte)}) : first;
     }
     case Kind::kEither:
-      return either(derive_all(node, byte));
+      return either(all_parts());
     case Kind::kBoth:
-      return both(derive_all(node, byte));
+      return both(all_parts());
     case Kind::kComplement:
       return complement(derivative(node.a, byte));
     case Kind::kRepeat: {

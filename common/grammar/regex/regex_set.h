@@ -65,7 +65,6 @@ class RegexSet {
   RegexId list(Kind kind, std::vector<RegexId> items);
   RegexId merge_sets(std::vector<RegexId>& items, bool unite);
   RegexId derive(RegexId expression, uint8_t byte);
-  std::vector<RegexId> derive_all(const Node& node, uint8_t byte);
 
   RegexLimits limits_;
   bool exhausted_ = false;

@@ -213,8 +213,10 @@ INSTANTIATE_TEST_SUITE_P(
              {"3", "4", "null"}},
         Case{R"({"anyOf":[{"const":1},{"const":2}],"oneOf":[{"const":2},{"const":3}]})", {"2"}, {"1", "3"}},
         Case{
-            R"({"oneOf":[{"type":"object","properties":{"k":{"const":"a"},"v":{"type":"integer"}},"required":["k","v"]},
-                          {"type":"object","properties":{"k":{"const":"b"},"v":{"type":"null"}},"required":["k","v"]}]})",
+            R"({"oneOf":[{"type":"object","properties":{"k":{"const":"a"},"v":{"type":"integer"}},
+                           "required":["k","v"]},
+                          {"type":"object","properties":{"k":{"const":"b"},"v":{"type":"null"}},
+                           "required":["k","v"]}]})",
             {R"({"k":"a","v":1})", R"({"k":"b","v":null})"},
             {R"({"k":"a","v":null})", R"({"k":"c","v":1})"}},
         Case{
