@@ -81,7 +81,7 @@ enum class CpuIsa : uint8_t { kAuto, kSse, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 // The kernel that computes decodes: the one measured to be faster, or this one wherever it takes the model.
 enum class DecodeKernel : uint8_t { kMeasured, kTiles, kLanes };
 // And prompts.
-enum class PrefillKernel : uint8_t { kMeasured, kTiles, kWarpgroups };
+enum class PrefillKernel : uint8_t { kMeasured, kTiles, kWarpgroups, kWarpgroupsInTurn };
 // And products by a weight.
 enum class ProductKernel : uint8_t { kMeasured, kRows, kLibrary, kSwapAb };
 
@@ -93,7 +93,8 @@ struct CudaOptions {
   bool cascade = true;
   // Tensor cores (attention_mma.cu) or not (attention_simt.cu). Unmeasured, tensor cores.
   DecodeKernel decode = DecodeKernel::kMeasured;
-  // Products of a warp (attention_mma.cu) or Hopper's of four (attention_wgmma.cu). Unmeasured, the former.
+  // Products of a warp (attention_mma.cu) or Hopper's of four (attention_wgmma.cu), two of whom may take
+  // turns at the tensor cores. Unmeasured, the first.
   PrefillKernel prefill = PrefillKernel::kMeasured;
   // That for few rows (skinny_gemm.cu), cuBLASLt's, or Hopper's for 9 to 64 rows (swap_ab_gemm.cu).
   // Unmeasured, the first of these that takes the product.

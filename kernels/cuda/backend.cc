@@ -314,6 +314,7 @@ void CudaBackend::attention(const AttentionParams& params) {
     PlannedAttention planned = plan_on_device(arrays_, plan_, partials_for(partial_floats(plan_, kv_)));
     planned.lanes = kernels_.lanes && lane_attention_takes(params.q.shape[1], kv_.layout);
     planned.kv_map = kernels_.kv_map ? &*kernels_.kv_map : nullptr;
+    planned.in_turn = kernels_.in_turn;
     return attention_mma(launch_stream_, params, kv_, indices, planned);
   }
   token_requests(params.query_starts, token_requests_);

@@ -46,6 +46,7 @@ struct Work {
 struct Others {
   std::unique_ptr<Backend> kernels;  // with the other kernels for attention, and Hopper's for products
   std::unique_ptr<Backend> library;  // with the library's products
+  std::unique_ptr<Backend> in_turn;  // with warpgroups that take turns
 };
 
 class Bench {
@@ -322,13 +323,14 @@ class Bench {
   // `personas`.
   struct Step {
     int heads, kv_heads, head_dim, requests, keys, queries, shared, personas;
+    int block_size = kBlockSize;
   };
 
   double attend(const char* op, const Step& s) {
     const KvLayout layout{
-        .layers = 1, .kv_heads = s.kv_heads, .head_dim = s.head_dim, .block_size = kBlockSize};
-    const int blocks_each = (s.keys + kBlockSize - 1) / kBlockSize;
-    const int shared_blocks = s.shared / kBlockSize;
+        .layers = 1, .kv_heads = s.kv_heads, .head_dim = s.head_dim, .block_size = s.block_size};
+    const int blocks_each = (s.keys + s.block_size - 1) / s.block_size;
+    const int shared_blocks = s.shared / s.block_size;
     const int own_blocks = blocks_each - shared_blocks;
     const int64_t blocks = int64_t{s.personas} * shared_blocks + int64_t{s.requests} * own_blocks;
     const Tensor memory = tensor(kActivation, {blocks * layout.block_elements()});
@@ -349,17 +351,19 @@ class Bench {
     const Tensor q = tensor(kActivation, {tokens, s.heads, s.head_dim});
     const Tensor out = tensor(kActivation, {tokens, int64_t{s.heads} * s.head_dim});
     const double token_bytes = 2.0 * s.kv_heads * s.head_dim * kActivationBytes;
-    const double keys_read = static_cast<double>(blocks) * kBlockSize;  // once each
+    const double keys_read = static_cast<double>(blocks) * s.block_size;  // once each
     const double pairs =
         static_cast<double>(s.requests) * s.queries * (s.keys - s.queries + (s.queries + 1) / 2.0);
     const Work work{keys_read * token_bytes + 2.0 * static_cast<double>(q.bytes()),
                     4.0 * pairs * s.heads * s.head_dim};
-    const std::string shape = std::to_string(s.requests) + " × " + std::to_string(s.queries) + " at " +
-                              std::to_string(s.keys) + ", " + std::to_string(s.heads) + "/" +
-                              std::to_string(s.kv_heads) + " × " + std::to_string(s.head_dim) +
-                              (s.shared > 0 ? ", " + std::to_string(s.shared) + " shared, " +
-                                                  std::to_string(s.personas) + " personas"
-                                            : "");
+    const std::string shape =
+        std::to_string(s.requests) + " × " + std::to_string(s.queries) + " at " + std::to_string(s.keys) +
+        ", " + std::to_string(s.heads) + "/" + std::to_string(s.kv_heads) + " × " +
+        std::to_string(s.head_dim) +
+        (s.shared > 0
+             ? ", " + std::to_string(s.shared) + " shared, " + std::to_string(s.personas) + " personas"
+             : "") +
+        (s.block_size != kBlockSize ? ", blocks of " + std::to_string(s.block_size) : "");
     const auto ask = [&] {
       asked_->attention({.q = q,
                          .query_starts = starts,
@@ -375,6 +379,10 @@ class Bench {
     if (by_other != nullptr) {
       others_.kernels->bind_kv(layout, memory.data, blocks);
       row_by(*others_.kernels, by_other, shape, work, ask);
+    }
+    if (std::string_view(op) == "prefill" && is_hopper()) {
+      others_.in_turn->bind_kv(layout, memory.data, blocks);
+      row_by(*others_.in_turn, "prefill, in turn", shape, work, ask);
     }
     buffers_.clear();
     return last_seconds_;
@@ -392,8 +400,10 @@ class Bench {
       attend("decode", {heads, kv_heads, 128, 1, static_cast<int>(pick(2048, 70)), 1, 0, 1});
       attend("decode", {heads, kv_heads, 128, static_cast<int>(pick(128, 3)),
                         static_cast<int>(pick(1024, 300)), 1, 0, 1});
-      attend("prefill", {heads, kv_heads, 128, 1, static_cast<int>(pick(8192, 70)),
-                         static_cast<int>(pick(8192, 70)), 0, 1});
+      for (const int block_size : {kBlockSize, 64, 128}) {
+        attend("prefill", {heads, kv_heads, 128, 1, static_cast<int>(pick(8192, 70)),
+                           static_cast<int>(pick(8192, 70)), 0, 1, block_size});
+      }
       attend("prefill", {heads, kv_heads, 128, 1, static_cast<int>(pick(2112, 90)),
                          static_cast<int>(pick(64, 20)), 0, 1});
     }
@@ -440,7 +450,8 @@ int main(int argc, char** argv) {
   troupe::Others others{make({.decode = troupe::DecodeKernel::kLanes,
                               .prefill = troupe::PrefillKernel::kWarpgroups,
                               .products = troupe::ProductKernel::kSwapAb}),
-                        make({.products = troupe::ProductKernel::kLibrary})};
+                        make({.products = troupe::ProductKernel::kLibrary}),
+                        make({.prefill = troupe::PrefillKernel::kWarpgroupsInTurn})};
   troupe::Bench(make({.decode = troupe::DecodeKernel::kTiles, .prefill = troupe::PrefillKernel::kTiles}),
                 std::move(others), how == "small")
       .run();

@@ -146,7 +146,7 @@ def test_other_engines_are_left_out_where_there_are_none(tmp_path):
 def test_ops_are_measured_on_the_emulated_module():
     ops = subprocess.run([BIN / "device_bench", EMULATED, "small"], capture_output=True, text=True, timeout=900)
     assert ops.returncode == 0, ops
-    for op in ("rms_norm", "silu_mul", "embed", "rope_kv", "matmul", "matmul, swap AB", "matmul, library", "decode", "decode, lanes", "prefill", "cascade", "normed mlp", "normed mlp, swap AB"):
+    for op in ("rms_norm", "silu_mul", "embed", "rope_kv", "matmul", "matmul, swap AB", "matmul, library", "decode", "decode, lanes", "prefill", "prefill, warpgroups", "prefill, in turn", "cascade", "normed mlp", "normed mlp, swap AB"):
         assert f"| {op} |" in ops.stdout, ops.stdout
 
 

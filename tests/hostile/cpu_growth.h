@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/common/sanitized.h"
 #include "tests/cpu_time.h"
 #include "tests/hostile/hostile_texts.h"
 
@@ -43,8 +44,10 @@ class GrowthMeter {
     mallopt(M_TRIM_THRESHOLD, 512 << 20);
   }
 
+  // (Under sanitizers, whose time is another, the job only runs.)
   ::testing::AssertionResult is_near_linear() const {
     size_t bytes = enough_bytes();
+    if (kSanitized) return ::testing::AssertionSuccess();
     for (int length = 0;; ++length, bytes *= 4) {
       const CpuGrowth growth = measure(bytes);
       if (growth.exponent() < kExponentMax) return ::testing::AssertionSuccess();
@@ -71,7 +74,7 @@ class GrowthMeter {
   // (The least of several, for one that a busy machine holds up would make a text too short look long
   // enough.)
   size_t enough_bytes() const {
-    constexpr int kLooks = 4;
+    constexpr int kLooks = kSanitized ? 1 : 4;
     for (size_t bytes = kBytesMin; bytes < kBytesMax; bytes *= 4) {
       const std::string text = text_of_(8 * bytes);
       int slow = 0;

@@ -16,18 +16,12 @@
 #include "kernels/backends.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/kernels.h"
+#include "tests/common/sanitized.h"
 
 namespace troupe::kernel_testing {
 
 inline constexpr double kFloatEpsilon = 0x1p-24;    // half a unit in the last place, relative
 inline constexpr double kBFloat16Epsilon = 0x1p-8;  // likewise
-
-// Instrumented loops are some thirty times slower: the heaviest tests take fewer sizes there.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
 
 inline double epsilon_of(DType dtype) {
   return dtype == DType::kBFloat16 ? kBFloat16Epsilon : kFloatEpsilon;

@@ -15,6 +15,7 @@
 #include "kernels/draw_weights.h"
 #include "kernels/exact_math.h"
 #include "kernels/ref/ref.h"
+#include "tests/common/sanitized.h"
 
 namespace troupe::sampler_chain_test {
 
@@ -150,7 +151,7 @@ bool agrees(Case& c) {
 void expect_agreement(const std::function<Case(size_t)>& make, const std::string& what) {
   int count = 0, wrong = 0;
   for (const size_t vocab : {size_t{1}, size_t{2}, size_t{3}, size_t{50}, size_t{1000}, size_t{7000}}) {
-    for (int round = 0; round < (vocab > 5000 ? 20 : 400); ++round, ++count) {
+    for (int round = 0; round < eighth_if_sanitized(vocab > 5000 ? 16 : 240); ++round, ++count) {
       Case c = make(vocab);
       wrong += agrees(c) ? 0 : 1;
     }

@@ -42,6 +42,7 @@ struct PlannedAttention {
   bool lanes = false;  // pieces without tensor cores (attention_simt.cu); REQUIRES: lane_attention_takes()
   // Tiles by warpgroups (attention_wgmma.cu), planned with kWarpgroupRows: of the KV memory; or null.
   const CUtensorMap* kv_map = nullptr;
+  bool in_turn = false;  // that take turns at the tensor cores
 };
 bool tile_attention_takes(const AttentionParams& params, const BoundKv& kv);
 // Groups of few heads: a row of them is a register's.

@@ -318,7 +318,7 @@ void launch_plan(const LaunchStream& stream, const MmaAttention& p, const Planne
     using S = decltype(shape);
     launch_items<S, true>(stream, p, planned.shared, planned.plan.shared.size());
     if (planned.kv_map != nullptr) {
-      attention_wgmma(stream, p, *planned.kv_map, planned.tiles, planned.plan.tiles.size());
+      attention_wgmma(stream, p, planned);
     } else {
       launch_items<S, false>(stream, p, planned.tiles, planned.plan.tiles.size());
     }

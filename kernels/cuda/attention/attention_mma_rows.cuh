@@ -24,13 +24,13 @@ struct MmaAttention {
   int group;  // H/G, and to divide by it: no thread of a copy has time for that
   Divisor by_group;
   KvPlaces places;
-  float scale_log2;  // scale · log2(e)
+  float scale_log2;      // scale · log2(e)
+  bool in_turn = false;  // attention_wgmma.cu's
 };
 
 // Parts of attention_mma, launched by it where PlannedAttention::lanes or kv_map says so.
 void attention_simt(const LaunchStream& stream, MmaAttention p, const AttentionItem* pieces, size_t count);
-void attention_wgmma(const LaunchStream& stream, MmaAttention p, const CUtensorMap& map,
-                     const AttentionItem* tiles, size_t count);
+void attention_wgmma(const LaunchStream& stream, MmaAttention p, const PlannedAttention& planned);
 
 // The block's work.
 struct Work {

@@ -17,8 +17,9 @@ constexpr const char* kOp = "attention";
 constexpr const char* kLanesName = "lanes";
 constexpr const char* kTilesName = "tiles";
 constexpr const char* kWarpgroupsName = "warpgroups";
+constexpr const char* kInTurnName = "warpgroups in turn";
 // Counts up when the kernels change, or what is timed of them: what was measured of others is no answer.
-constexpr int kKernels = 2;
+constexpr int kKernels = 3;
 constexpr int32_t kPromptKeys = 2048;
 constexpr int32_t kOwnKeys = 256;  // of each request of a cascade
 
@@ -88,32 +89,37 @@ std::optional<double> seconds_of(const AttentionTiming& timing, const TimedAtten
   PlannedAttention planned = plan_on_device(timing.arrays, plan, partials);
   planned.lanes = what.lanes;
   planned.kv_map = what.kv_map;
+  planned.in_turn = what.in_turn;
   return seconds_of_launch(kOp, timing.stream,
                            [&] { attention_mma(timing.stream, params, timing.kv, indices, planned); });
 }
 
 namespace {
 
-// Times of the same work by the kernel in question, and by tiles.
+// The same work by the kernel in question, and by the one that is taken else.
 struct Compared {
-  TimedAttention asked, by_tiles;
+  TimedAttention asked, otherwise;
 };
 
-// Whether the kernel of this name is faster than tiles, by the product of the times of all that has room
-// here; as `tuning` knows it, or measured now and put there.
-bool is_faster(const char* name, const std::string& key, const AttentionTiming& timing,
+struct Names {
+  const char *asked, *otherwise;
+};
+
+// Whether the kernel in question is faster, by the product of the times of all that has room here; as
+// `tuning` knows it, or measured now and put there.
+bool is_faster(const Names& names, const std::string& key, const AttentionTiming& timing,
                std::span<const Compared> works, Tuning& tuning) {
-  if (const std::string* known = tuning.find(key); known != nullptr) return *known == name;
-  double asked = 1, tiles = 1, last = 0;
+  if (const std::string* known = tuning.find(key); known != nullptr) return *known == names.asked;
+  double asked = 1, otherwise = 1, last = 0;
   for (const Compared& work : works) {
-    const auto by_tiles = seconds_of(timing, work.by_tiles), by_asked = seconds_of(timing, work.asked);
-    if (!by_tiles || !by_asked) continue;
+    const auto other = seconds_of(timing, work.otherwise), by_asked = seconds_of(timing, work.asked);
+    if (!other || !by_asked) continue;
     asked *= *by_asked;
-    tiles *= *by_tiles;
-    last = std::min(*by_asked, *by_tiles);
+    otherwise *= *other;
+    last = std::min(*by_asked, *other);
   }
-  const bool faster = asked < tiles;
-  tuning.put(key, faster ? name : kTilesName, last * 1e6);
+  const bool faster = asked < otherwise;
+  tuning.put(key, faster ? names.asked : names.otherwise, last * 1e6);
   return faster;
 }
 
@@ -127,11 +133,13 @@ bool choose_lanes(const AttentionTiming& timing, const std::string& device, Tuni
     by_lanes.lanes = true;
     decodes.push_back({by_lanes, by_tiles});
   }
-  return is_faster(kLanesName, key_of("decode", timing, device), timing, decodes, tuning);
+  return is_faster({kLanesName, kTilesName}, key_of("decode", timing, device), timing, decodes, tuning);
 }
 
-bool choose_warpgroups(const AttentionTiming& timing, const CUtensorMap& kv_map, const std::string& device,
-                       Tuning& tuning) {
+// `make(a prompt by warpgroups)` of each that is timed.
+template <typename F>
+std::vector<Compared> prompts_by_warpgroups(const AttentionTiming& timing, const CUtensorMap& kv_map,
+                                            F&& make) {
   const int64_t block_size = timing.kv.layout.block_size;
   const int64_t room =
       std::min<int64_t>({kPromptKeys, timing.limits.positions, timing.kv.block_count * block_size});
@@ -139,12 +147,30 @@ bool choose_warpgroups(const AttentionTiming& timing, const CUtensorMap& kv_map,
   const auto queries = static_cast<int32_t>(std::min<int64_t>(keys, timing.limits.tokens));
   std::vector<Compared> prompts;
   for (const int32_t part : {1, 4, 32}) {
-    const TimedAttention by_tiles{.queries = std::max(queries / part, 1), .own_keys = keys};
-    TimedAttention by_warpgroups = by_tiles;
-    by_warpgroups.kv_map = &kv_map;
-    prompts.push_back({by_warpgroups, by_tiles});
+    prompts.push_back(
+        make(TimedAttention{.queries = std::max(queries / part, 1), .own_keys = keys, .kv_map = &kv_map}));
   }
-  return is_faster(kWarpgroupsName, key_of("prefill", timing, device), timing, prompts, tuning);
+  return prompts;
+}
+
+bool choose_warpgroups(const AttentionTiming& timing, const CUtensorMap& kv_map, const std::string& device,
+                       Tuning& tuning) {
+  const auto prompts = prompts_by_warpgroups(timing, kv_map, [](const TimedAttention& by_warpgroups) {
+    TimedAttention by_tiles = by_warpgroups;
+    by_tiles.kv_map = nullptr;
+    return Compared{by_warpgroups, by_tiles};
+  });
+  return is_faster({kWarpgroupsName, kTilesName}, key_of("prefill", timing, device), timing, prompts, tuning);
+}
+
+bool choose_turns(const AttentionTiming& timing, const CUtensorMap& kv_map, const std::string& device,
+                  Tuning& tuning) {
+  const auto prompts = prompts_by_warpgroups(timing, kv_map, [](const TimedAttention& as_it_comes) {
+    TimedAttention in_turn = as_it_comes;
+    in_turn.in_turn = true;
+    return Compared{in_turn, as_it_comes};
+  });
+  return is_faster({kInTurnName, kWarpgroupsName}, key_of("turns", timing, device), timing, prompts, tuning);
 }
 
 CascadeGate choose_gate(const AttentionTiming& timing, bool lanes, const std::string& device,
@@ -174,6 +200,7 @@ AttentionKernels choose_attention(const AttentionTiming& timing, const BackendOp
   AttentionKernels kernels;
   if (options.cuda.reference_ops || !tile_attention_takes(options.dtype, timing.kv.layout)) return kernels;
   kernels.lanes = options.cuda.decode == DecodeKernel::kLanes;
+  kernels.in_turn = options.cuda.prefill == PrefillKernel::kWarpgroupsInTurn;
   const bool measures = options.cuda.measures && timing.limits.requests > 0;
   const bool has_tiles = options.cuda.prefill == PrefillKernel::kTiles ||
                          (options.cuda.prefill == PrefillKernel::kMeasured && !measures);
@@ -190,6 +217,8 @@ AttentionKernels choose_attention(const AttentionTiming& timing, const BackendOp
   if (options.cuda.decode == DecodeKernel::kMeasured) kernels.lanes = choose_lanes(timing, device, tuning);
   const bool measures_tiles = kernels.kv_map && options.cuda.prefill == PrefillKernel::kMeasured;
   if (measures_tiles && !choose_warpgroups(timing, *kernels.kv_map, device, tuning)) kernels.kv_map.reset();
+  if (measures_tiles && kernels.kv_map)
+    kernels.in_turn = choose_turns(timing, *kernels.kv_map, device, tuning);
   if (options.cuda.cascade) kernels.gate = choose_gate(timing, kernels.lanes, device, tuning);
   return kernels;
 }

@@ -34,6 +34,7 @@ struct TimedAttention {
   bool cascade = false;  // read once for all of them
   bool lanes = false;    // PlannedAttention's
   const CUtensorMap* kv_map = nullptr;
+  bool in_turn = false;
 };
 // None where a step or a request has no room for so many, or the memory no blocks for all of them.
 std::optional<double> seconds_of(const AttentionTiming& timing, const TimedAttention& what);
@@ -42,6 +43,7 @@ std::optional<double> seconds_of(const AttentionTiming& timing, const TimedAtten
 struct AttentionKernels {
   bool lanes = false;                 // decodes without tensor cores, where it takes the groups
   std::optional<CUtensorMap> kv_map;  // where tiles are computed by warpgroups
+  bool in_turn = false;               // and these take turns at the tensor cores
   CascadeGate gate = CascadeGate::guessed();
   std::string shortfall;  // reason and effect, where the device should have others; else empty
 };
@@ -49,8 +51,8 @@ struct AttentionKernels {
 // measured now and kept there, if steps have limits. `device` names it.
 //
 // Decodes by lanes or tiles: one answer for all batches, so that a request's bits depend on none; the product
-// of the times of a lone request, a few and many decides. Tiles by warpgroups: timed on a whole prompt, the
-// end of one, and new text behind a cached persona.
+// of the times of a lone request, a few and many decides. Tiles by warpgroups, and these in turn, whose bits
+// are the same: timed on a whole prompt, the end of one, and new text behind a cached persona.
 AttentionKernels choose_attention(const AttentionTiming& timing, const BackendOptions& options,
                                   const std::string& device, Tuning& tuning);
 

@@ -7,8 +7,10 @@
 // next one; two bring the next work's queries. The two other warpgroups have 64 rows each. Turn by turn such
 // a one asks for the scores of the next turn and for the values of this one, and while those are multiplied
 // softens the scores (FlashAttention-3, Shah et al. 2024, §3.2); what one of the two waits for, the other has
-// the tensor cores meanwhile. Weights stay in registers: the accumulators of q·kᵀ are the left operand of the
-// product with v.
+// the tensor cores meanwhile. Where that was measured to be faster the two ask in turn (its §3.1, ping-pong):
+// one's products are all behind the other's, so that one softens while the other's are multiplied, and not
+// both at once. Weights stay in registers: the accumulators of q·kᵀ are the left operand of the product with
+// v.
 //
 // The map (kv_map.h) has the KV memory as rows of one key's or value's dims, a box is 64 dims of a block's
 // keys. A block of the table that is filled in part is copied by hand, with zeros for the rest: a weight of 0
@@ -59,6 +61,30 @@ __device__ __forceinline__ WarpgroupShared<kHeadDim>& aligned(unsigned char* mem
                                                        (kSwizzleAlignment - beyond) % kSwizzleAlignment);
 }
 
+// The consumers' turns at the tensor cores. Each ask is between await() and pass_on(), so the named barrier
+// of the one whose turn is next has always half of its threads, the other consumer's: open() begins so, and
+// close() ends it.
+struct TensorCoreTurns {
+  static constexpr int kThreadsOfBarrier = kConsumers * kWarpgroup;
+  int consumer;
+  bool taken;  // in this work: both consumers have rows
+
+  __device__ __forceinline__ static int barrier_of(int consumer) { return 1 + kConsumers + consumer; }
+
+  __device__ __forceinline__ void open() const {
+    if (consumer == 1) arrive_named_barrier(barrier_of(0), kThreadsOfBarrier);
+  }
+  __device__ __forceinline__ void await() const {
+    if (taken) named_barrier(barrier_of(consumer), kThreadsOfBarrier);
+  }
+  __device__ __forceinline__ void pass_on() const {
+    if (taken) arrive_named_barrier(barrier_of(1 - consumer), kThreadsOfBarrier);
+  }
+  __device__ __forceinline__ void close() const {
+    if (consumer == 0) named_barrier(barrier_of(0), kThreadsOfBarrier);
+  }
+};
+
 // The result of a warpgroup's 64 rows of a work.
 template <int kHeadDim, bool kSlopes>
 struct Consumer {
@@ -69,6 +95,7 @@ struct Consumer {
   int first_row;           // of the tile
   int first_key;
   int before;  // turns of the works before
+  TensorCoreTurns tensor_cores;
   Rows rows;
   int first_position;  // of the warpgroup's rows
   Running<kHeadDim> running;
@@ -106,15 +133,19 @@ struct Consumer {
 
   // One of `turns` at least.
   __device__ __forceinline__ void run(int turns) {
+    tensor_cores.await();
     ask_for_scores_of(0);
+    tensor_cores.pass_on();
     wait_products<0>();
     fence_operand(scores);
     release(shared.free_keys[before % kTurns]);
     soften_turn(0);
     pack(scores, weights);
     for (int i = 1; i < turns; ++i) {
+      tensor_cores.await();
       ask_for_scores_of(i);
       ask_for_values_of(i - 1);
+      tensor_cores.pass_on();
       wait_products<1>();
       fence_operand(scores);
       release(shared.free_keys[(before + i) % kTurns]);
@@ -197,6 +228,8 @@ template <int kHeadDim, bool kSlopes>
 __device__ __forceinline__ void consume(const MmaAttention& p, const BlocksWorks& works, int first_row,
                                         WarpgroupShared<kHeadDim>& shared) {
   const int warp_row = first_row + static_cast<int>(threadIdx.x) % kWarpgroup / kWarp * 16;
+  TensorCoreTurns tensor_cores{first_row / kGroupRows, false};
+  if (p.in_turn) tensor_cores.open();
   int turns = 0;
   for (int n = 0; works.has(n); ++n) {
     const int at = n % kWorks;
@@ -208,6 +241,8 @@ __device__ __forceinline__ void consume(const MmaAttention& p, const BlocksWorks
     const int of_work = __shfl_sync(kAllLanes, end_turn_of(w), 0) - first_turn;
     const int first_position =
         __shfl_sync(kAllLanes, w.first_position + p.by_group.quotient(first + first_row), 0);
+    const int end_row = __shfl_sync(kAllLanes, w.item.end_row, 0);
+    tensor_cores.taken = p.in_turn && first + kGroupRows < end_row;
     Consumer<kHeadDim, kSlopes> consumer{p,
                                          w,
                                          shared,
@@ -215,12 +250,13 @@ __device__ __forceinline__ void consume(const MmaAttention& p, const BlocksWorks
                                          first_row,
                                          first_turn * kTurnKeys,
                                          turns,
+                                         tensor_cores,
                                          rows_of<false>(p, w, first + warp_row),
                                          first_position,
                                          {},
                                          {},
                                          {}};
-    if (first + first_row < __shfl_sync(kAllLanes, w.item.end_row, 0)) {
+    if (first + first_row < end_row) {
       consumer.run(of_work);
       consumer.write();
     } else {
@@ -229,6 +265,7 @@ __device__ __forceinline__ void consume(const MmaAttention& p, const BlocksWorks
     release(shared.free_works[at]);
     turns += of_work;
   }
+  if (p.in_turn) tensor_cores.close();
 }
 
 template <int kHeadDim, bool kSlopes>
@@ -304,11 +341,12 @@ bool has_warpgroup_code() {
   return has_hopper_code() && loaded_code().numRegs > kProducerRegisters;
 }
 
-void attention_wgmma(const LaunchStream& stream, MmaAttention p, const CUtensorMap& map,
-                     const AttentionItem* tiles, size_t count) {
-  if (count == 0) return;
-  p.items = tiles;
-  const auto items = static_cast<int>(count);
+void attention_wgmma(const LaunchStream& stream, MmaAttention p, const PlannedAttention& planned) {
+  const auto items = static_cast<int>(planned.plan.tiles.size());
+  if (items == 0) return;
+  p.items = planned.tiles;
+  p.in_turn = planned.in_turn;
+  const CUtensorMap& map = *planned.kv_map;
   const bool slopes = p.indices.alibi_slopes != nullptr;
   if (p.places.head_dim == 64) {
     slopes ? launch_tiles<64, true>(stream, p, map, items) : launch_tiles<64, false>(stream, p, map, items);

@@ -50,6 +50,10 @@ __device__ __forceinline__ void store_to_tile(void* to, uint4 value) {
 __device__ __forceinline__ void named_barrier(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
+// Counts among those, too, and goes on at once.
+__device__ __forceinline__ void arrive_named_barrier(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
 
 // --- a barrier of phases: one ends when as many have arrived as it was made for and all bytes that were
 // announced have come

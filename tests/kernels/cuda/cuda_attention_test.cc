@@ -55,7 +55,9 @@ TEST_P(CudaAttention, IsItsFormulaInEveryShapeOfStep) {
   const bool fast = dtype_ == DType::kBFloat16 && !GetParam().reference;
   const Geometry geometries[] = {{4, 2, 64, 16}, {4, 1, 128, 16, true}, {2, 2, 128, 32},
                                  {16, 1, 64, 8}, {3, 1, 80, 16},        {3, 1, 64, 12}};
-  for (const Geometry& g : geometries) {
+  for (size_t i = 0; i < std::size(geometries); ++i) {
+    if (kSanitized && i % 2 == 1) continue;
+    const Geometry& g = geometries[i];
     for (size_t s = 0; s < kSteps.size(); ++s) {
       // The reference op reads every key for every query: the heaviest steps for one geometry only.
       const bool heavy = s + 1 == kSteps.size() ? g.block_size != 32 : !fast || kSanitized;
@@ -110,11 +112,12 @@ TEST(CudaCascade, GivesWhatEachWouldGetAlone) {
   }
 }
 
-// 64 requests behind 8,000 tokens, one of them, and as few keys as there can be.
+// 64 requests behind a long prefix, one of them, and as few keys as there can be.
 TEST(CudaCascade, GroupsOfManyBehindALongPrefixAreTheFormula) {
+  constexpr int32_t kPrefix = kSanitized ? 1600 : 8000;
   for (const int32_t others : {0, 1, 63}) {
-    std::vector<Request> requests{{8001, 1}, {1, 1}, {2, 1}};
-    for (int32_t i = 0; i < others; ++i) requests.push_back({8001 + i % 17, 1, 0, 8000});
+    std::vector<Request> requests{{kPrefix + 1, 1}, {1, 1}, {2, 1}};
+    for (int32_t i = 0; i < others; ++i) requests.push_back({kPrefix + 1 + i % 17, 1, 0, kPrefix});
     const Step step({2, 1, 64, 16}, DType::kBFloat16, requests, 37);
     const auto cascade = make_cuda(DType::kBFloat16);
     EXPECT_EQ(off_by(step, step.on(*cascade)), std::nullopt) << others;

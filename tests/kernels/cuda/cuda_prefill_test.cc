@@ -1,5 +1,7 @@
 // Prompts' attention of the emulated GPU: tiles that are cut, and Hopper's warpgroups.
 
+#include <gmock/gmock.h>
+
 #include "tests/kernels/cuda/attention_step.h"
 #ifndef TROUPE_GPU_TEST
 #include "kernels/cuda/attention/attention_kernels.h"
@@ -15,6 +17,7 @@ TEST(CudaPrefill, TilesThatAreCutAreTheFormulaToo) {
   emulated::set_device_size({.processors = 64});
 #endif
   for (const Geometry& g : {Geometry{4, 2, 64, 16, true}, Geometry{4, 1, 128, 16}}) {
+    if (kSanitized && g.head_dim == 128) continue;
     // Behind a prefix, of queries that fill no tile and several; one that is too short to be cut.
     const Step step(g, DType::kBFloat16, {{1300, 20}, {1100, 70}, {90, 70}, {900, 1}}, 47);
     for (const PrefillKernel kernel : {PrefillKernel::kTiles, PrefillKernel::kWarpgroups}) {
@@ -35,7 +38,9 @@ TEST(CudaPrefill, TilesThatAreCutAreTheFormulaToo) {
 
 // Few tokens, at odd lengths and a block's edges, behind a prefix of one and of 8,000.
 TEST(CudaPrefill, BehindShortAndLongPrefixesItIsTheFormula) {
-  const Step step({2, 1, 64, 16}, DType::kBFloat16, {{8033, 33}, {8016, 16}, {34, 33}, {17, 16}}, 53);
+  constexpr int32_t kPrefix = kSanitized ? 1600 : 8000;
+  const Step step({2, 1, 64, 16}, DType::kBFloat16,
+                  {{kPrefix + 33, 33}, {kPrefix + 16, 16}, {34, 33}, {17, 16}}, 53);
   for (const PrefillKernel kernel : {PrefillKernel::kTiles, PrefillKernel::kWarpgroups}) {
     const auto cuda = make_cuda_with({.dtype = DType::kBFloat16, .cuda = {.prefill = kernel}});
     EXPECT_EQ(off_by(step, step.on(*cuda)), std::nullopt);
@@ -135,6 +140,44 @@ TEST(CudaPrefill, AWarpgroupsPromptHasTheSameBitsHoweverItIsCut) {
     }
   }
 }
+
+TEST(CudaPrefill, WarpgroupsInTurnGiveTheSameBits) {
+  const auto at_once =
+      make_cuda_with({.dtype = DType::kBFloat16, .cuda = {.prefill = PrefillKernel::kWarpgroups}});
+  const auto in_turn =
+      make_cuda_with({.dtype = DType::kBFloat16, .cuda = {.prefill = PrefillKernel::kWarpgroupsInTurn}});
+  for (const Geometry& g : {Geometry{4, 2, 64, 16, true}, Geometry{2, 1, 128, 64}}) {
+    // Tiles of which the second warpgroup has all rows, some and none, and items of one turn and of several.
+    const Step step(g, DType::kBFloat16, {{333, 333}, {70, 70}, {300, 20}, {9, 9}}, 44);
+    EXPECT_TRUE(same_bits(step.on(*in_turn).view(), step.on(*at_once).view())) << g.head_dim;
+  }
+}
+
+#ifndef TROUPE_GPU_TEST
+// One tile of 128 rows and three turns: a consumer's products of a turn are asked for together, and consumers
+// alternate, in whatever order threads run, until one asks for its last turn's values.
+TEST(CudaPrefill, WarpgroupsInTurnAskInTurn) {
+  const Geometry g{1, 1, 64, 16};
+  const Step step(g, DType::kBFloat16, {{384, 128}}, 45);
+  const auto first_commits = [&](PrefillKernel kernel) {
+    const auto cuda = make_cuda_with({.dtype = DType::kBFloat16, .cuda = {.prefill = kernel}});
+    EXPECT_EQ(off_by(step, step.on(*cuda)), std::nullopt);
+    std::vector<int> commits = emulated::last_commits();
+    EXPECT_EQ(commits.size(), 2u * 2 * 3);
+    commits.resize(8);
+    return commits;
+  };
+  for (const int order : {0, 1, 2}) {
+    set_thread_order(order);
+    EXPECT_THAT(first_commits(PrefillKernel::kWarpgroupsInTurn),
+                testing::ElementsAre(1, 2, 1, 1, 2, 2, 1, 1));
+  }
+  set_thread_order(1);
+  EXPECT_THAT(first_commits(PrefillKernel::kWarpgroups),
+              testing::Not(testing::ElementsAre(1, 2, 1, 1, 2, 2, 1, 1)));
+  set_thread_order(0);
+}
+#endif
 
 TEST(CudaPrefill, AWarpgroupsKeysLieInBlocksOfEverySizeThatItTakes) {
   const auto warpgroups =

@@ -32,6 +32,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "tests/kernels/emulated/vectors.h"
 
@@ -55,6 +56,9 @@ void set_hung(bool hung);
 
 // Whether the driver refuses tensor maps (cuTensorMapEncodeTiled), though they are right.
 void set_tensor_maps_refused(bool refused);
+
+// The warpgroups of the block that ended last, in the order in which their first warps committed products.
+std::vector<int> last_commits();
 
 struct LaunchRecord {
   dim3 grid;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/common/sanitized.h"
 #include "tests/common/temp_dir.h"
 #include "tests/worker/model/made_up_model.h"
 #include "worker/model/logit_adjuster.h"
@@ -150,7 +151,7 @@ TEST(RunnerAhead, DrawsTheSameTokens) {
     EXPECT_EQ(runner->runs_ahead(), backend != "ref" && backend != "cpu");
     const auto waiting = Answers(*runner).waiting();
     EXPECT_EQ(Answers(*runner).ahead(), waiting) << backend;
-    if (!runner->runs_ahead()) continue;
+    if (!runner->runs_ahead() || kSanitized) continue;
     const auto eager = load(backend, /*graphs=*/false);
     ASSERT_NE(eager, nullptr);
     EXPECT_EQ(Answers(*eager).ahead(), waiting) << backend << ", kernels launched one by one";

@@ -125,7 +125,8 @@ TEST_P(Golden, PrefixHitChangesNothing) {
   }
 }
 
-// Ten prompts at a time in merged steps of 512 tokens, each starting while others already decode.
+// Ten prompts at a time in merged steps of 512 tokens, each starting while others already decode. (Of many
+// cases, which are in the order of their length, every second ten.)
 TEST_P(Golden, OtherRequestsInTheBatchChangeNothing) {
   constexpr size_t kLanes = 10;
   constexpr int32_t kStepTokens = 512;
@@ -134,7 +135,8 @@ TEST_P(Golden, OtherRequestsInTheBatchChangeNothing) {
   ASSERT_EQ(answers.cold.size(), GetParam().case_count);
   const auto runner = load(demo_options(GetParam().backend, int64_t{kLanes} * 2048));
   ASSERT_NE(runner, nullptr);
-  for (size_t first = 0; first < GetParam().case_count; first += kLanes) {
+  const bool many = GetParam().case_count > 4 * kLanes;
+  for (size_t first = many ? kLanes : 0; first < GetParam().case_count; first += (many ? 2 : 1) * kLanes) {
     const size_t count = std::min(kLanes, GetParam().case_count - first);
     std::vector<Lane> lanes;
     std::vector<std::vector<Logits>> steps(count);

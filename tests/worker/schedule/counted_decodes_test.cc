@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "tests/common/sanitized.h"
 #include "worker/schedule/fast_forward.h"
 #include "worker/schedule/scheduler.h"
 #include "worker/schedule/step_time.h"
@@ -207,9 +208,9 @@ class Twins {
 
 TEST(CountedDecodes, EqualListedDecodesInMergedSteps) {
   int64_t steps = 0, passed = 0, finished = 0, preempted = 0, evicted = 0, limited = 0;
-  for (uint64_t seed = 1; seed <= 400 && !HasFailure(); ++seed) {
+  for (int64_t seed = 1; seed <= eighth_if_sanitized(400) && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Twins twins(seed, Batching::kMerged);
+    Twins twins(static_cast<uint64_t>(seed), Batching::kMerged);
     twins.run(300);
     steps += twins.counted_steps;
     passed += twins.passed_steps;
@@ -219,28 +220,28 @@ TEST(CountedDecodes, EqualListedDecodesInMergedSteps) {
     limited += twins.stats().budget_limited_steps_total;
   }
   // The seeds reach the cases in which the two could differ.
-  EXPECT_GT(steps, 10'000);
-  EXPECT_GT(passed, 3'000);
-  EXPECT_GT(finished, 1'000);
-  EXPECT_GT(preempted, 100);
-  EXPECT_GT(evicted, 1'000);
-  EXPECT_GT(limited, 10);
+  EXPECT_GT(steps, eighth_if_sanitized(10'000));
+  EXPECT_GT(passed, eighth_if_sanitized(3'000));
+  EXPECT_GT(finished, eighth_if_sanitized(1'000));
+  EXPECT_GT(preempted, eighth_if_sanitized(100));
+  EXPECT_GT(evicted, eighth_if_sanitized(1'000));
+  EXPECT_GT(limited, eighth_if_sanitized(10));
 }
 
 TEST(CountedDecodes, EqualListedDecodesInOtherBatchings) {
   for (const Batching batching : {Batching::kSeparate, Batching::kStatic}) {
     int64_t passed = 0, preempted = 0, finished = 0;
-    for (uint64_t seed = 1; seed <= 400 && !HasFailure(); ++seed) {
+    for (int64_t seed = 1; seed <= eighth_if_sanitized(400) && !HasFailure(); ++seed) {
       SCOPED_TRACE("seed " + std::to_string(seed));
-      Twins twins(seed, batching);
+      Twins twins(static_cast<uint64_t>(seed), batching);
       twins.run(300);
       passed += twins.passed_steps;
       finished += twins.finished_count;
       preempted += twins.stats().preemptions_total;
     }
-    EXPECT_GT(passed, 3'000);
-    EXPECT_GT(finished, 1'000);
-    EXPECT_GT(preempted, 100);
+    EXPECT_GT(passed, eighth_if_sanitized(3'000));
+    EXPECT_GT(finished, eighth_if_sanitized(1'000));
+    EXPECT_GT(preempted, eighth_if_sanitized(100));
   }
 }
 

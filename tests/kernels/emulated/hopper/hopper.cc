@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/core/mutex.h"
 #include "tests/kernels/emulated/emulator.h"
 #include "tests/kernels/emulated/engine.h"
 #include "tests/kernels/emulated/hopper/hopper_block.h"
@@ -17,6 +18,8 @@ constexpr int kBoxRowBytes = 128;     // 64 elements
 constexpr uint32_t kChunkBytes = 16;  // that the swizzle keeps together
 
 std::atomic<bool> are_maps_refused = false;
+Mutex last_commits_mutex;
+std::vector<int> last_commits_of_a_block ABSL_GUARDED_BY(last_commits_mutex);
 
 const Collective kNamedBarrier{"named_barrier", [](const Operands&, uint32_t) {}};
 const Collective kPhase{"wait for a barrier's phase", [](const Operands&, uint32_t) {}};
@@ -42,6 +45,15 @@ void land_boxes(PhaseBarrier& barrier) {
   }
   std::erase_if(block.boxes, [](const Box& box) { return box.barrier == nullptr; });
   settle(barrier);
+}
+
+// Counts one more thread, and lets through all that wait if it is the last.
+bool completes_barrier(int id, int threads) {
+  int& arrived = hopper_block().arrived[static_cast<size_t>(id)];
+  if (++arrived < threads) return false;
+  arrived = 0;
+  Engine::running().wake(&arrived);
+  return true;
 }
 
 void check_made(const PhaseBarrier& barrier, const Place& where) {
@@ -79,6 +91,7 @@ HopperBlock& hopper_block() {
   own.arrived.fill(0);
   own.products.fill({});
   own.groups.fill({});
+  own.commits.clear();
   return own;
 }
 
@@ -100,6 +113,22 @@ void end_hopper_block() {
   const HopperBlock* const block = hopper_block_if_made();
   if (block == nullptr) return;
   for (const Warpgroup& group : block->groups) group.check_end();
+  for (const int arrived : block->arrived) {
+    if (arrived != 0)
+      fail_kernel("a named barrier that some had come to as the block ended", Place::current());
+  }
+  const MutexLock lock(last_commits_mutex);
+  last_commits_of_a_block = block->commits;
+}
+
+void note_commit() {
+  const int warp = Engine::running().warp();
+  if (warp % kWarpsOfGroup == 0) hopper_block().commits.push_back(warp / kWarpsOfGroup);
+}
+
+std::vector<int> last_commits() {
+  const MutexLock lock(last_commits_mutex);
+  return last_commits_of_a_block;
 }
 
 void set_tensor_maps_refused(bool refused) {
@@ -111,13 +140,12 @@ uint32_t shared_offset(const void* pointer) {
 }
 
 void named_barrier(int id, int threads, const Place& where) {
-  int& arrived = hopper_block().arrived[static_cast<size_t>(id)];
-  if (++arrived == threads) {
-    arrived = 0;
-    Engine::running().wake(&arrived);
-  } else {
-    Engine::running().wait_for(&arrived, kNamedBarrier, where);
-  }
+  if (completes_barrier(id, threads)) return;
+  Engine::running().wait_for(&hopper_block().arrived[static_cast<size_t>(id)], kNamedBarrier, where);
+}
+
+void arrive_named_barrier(int id, int threads) {
+  completes_barrier(id, threads);
 }
 
 void init_phases(PhaseBarrier& barrier, int arrivals) {

@@ -30,6 +30,7 @@ struct alignas(8) PhaseBarrier {
 uint32_t shared_offset(const void* pointer);
 
 void named_barrier(int id, int threads, const Place& where);
+void arrive_named_barrier(int id, int threads);
 void init_phases(PhaseBarrier& barrier, int arrivals);
 void arrive_at(PhaseBarrier& barrier, int bytes, const Place& where);
 void wait_for_phase(PhaseBarrier& barrier, int parity, const Place& where);

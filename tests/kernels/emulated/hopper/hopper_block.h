@@ -32,6 +32,7 @@ struct HopperBlock {
   std::array<int, 16> arrived{};  // at named barriers
   std::array<WarpProducts, kWarps> products;
   std::array<Warpgroup, kWarps / kWarpsOfGroup> groups;
+  std::vector<int> commits;  // warpgroups, as their first warps committed products
 };
 
 // Made by the block's first use of it.
@@ -41,6 +42,7 @@ HopperBlock* hopper_block_if_made();
 // The running warp, whose lanes are all here.
 WarpProducts& warp_products();
 void come_to(const AlignedInstruction& instruction);
+void note_commit();
 
 // The place of the byte at `linear`: bits 4 to 6 are mixed with bits 7 to 9 (CUtensorMapSwizzle, 128 bytes).
 inline uint32_t swizzled(uint32_t linear) {

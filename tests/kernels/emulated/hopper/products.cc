@@ -221,6 +221,7 @@ const Collective kFence{"fence_products", [](const Operands& operands, uint32_t)
 const Collective kCommit{"commit_products", [](const Operands& operands, uint32_t) {
                            come_to({"commit_products", *static_cast<const Place*>(operands[0])});
                            ++warp_products().group;
+                           note_commit();
                          }};
 const Collective kWait{"wait_products", wait};
 

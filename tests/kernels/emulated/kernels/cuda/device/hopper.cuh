@@ -39,6 +39,9 @@ inline void store_to_tile(void* to, const uint4& value, const Place& where = Pla
 inline void named_barrier(int id, int threads, const Place& where = Place::current()) {
   emulated::named_barrier(id, threads, where);
 }
+inline void arrive_named_barrier(int id, int threads) {
+  emulated::arrive_named_barrier(id, threads);
+}
 
 inline void init_barrier(PhaseBarrier& barrier, int arrivals) {
   emulated::init_phases(barrier, arrivals);
