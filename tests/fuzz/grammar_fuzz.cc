@@ -34,7 +34,7 @@ void check_mask(GrammarMatcher& matcher, const std::vector<uint32_t>& bits, size
   if (accepted.ok() && *accepted != is_set) std::abort();
 }
 
-void walk(const std::shared_ptr<const CompiledGrammar>& grammar, size_t seed) {
+void check_answer(const std::shared_ptr<const CompiledGrammar>& grammar, size_t seed) {
   const size_t count = grammar->vocabulary().size();
   GrammarMatcher matcher(grammar);
   std::vector<uint32_t> bits(grammar->vocabulary().mask_words()), again(bits.size());
@@ -71,6 +71,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   options.parser.memory_bytes_max = 8u << 20;
   options.parser.automaton.table_bytes_max = 4u << 20;
   const auto compiled = grammar::CompiledGrammar::make(*std::move(rules), vocabulary, options);
-  if (compiled.ok()) grammar::walk(*compiled, size);
+  if (compiled.ok()) grammar::check_answer(*compiled, size);
   return 0;
 }
