@@ -40,6 +40,13 @@ MAY_INCLUDE = {
     "common/json": ["common/core"],
     "common/settings": ["common/core", "common/json"],
     "common/api": ["common/core", "common/json"],
+    # regex <- rules, tokens <- schema <- front
+    "common/grammar": ["common/core", "common/grammar/*"],
+    "common/grammar/regex": ["common/core", "common/json"],
+    "common/grammar/rules": ["common/core", "common/grammar/regex"],
+    "common/grammar/tokens": ["common/core", "common/grammar/regex"],
+    "common/grammar/schema": ["common/core", "common/json", "common/grammar/regex", "common/grammar/rules"],
+    "common/grammar/front": ["common/core", "common/json", "common/grammar/regex", "common/grammar/rules", "common/grammar/schema"],
     "common/net": _LOW,
     "common/etcd": _NET,
     # key <- fleet <- placement <- policy <- router <- request, fleet <- admission

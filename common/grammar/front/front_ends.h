@@ -1,0 +1,31 @@
+#pragma once
+
+// The ways a request says what its answer has to look like, as rules. All errors are kInvalidArgument, for
+// the request's sender, or those of the thread's work limit (common/core/work_limit.h), which bounds their
+// time; sizes are bounded here.
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "common/grammar/rules/rules.h"
+#include "common/grammar/schema/layout.h"
+
+namespace troupe::grammar {
+
+inline constexpr size_t kSchemaBytesMax = 1u << 20;
+inline constexpr size_t kGbnfBytesMax = 256u << 10;
+
+// JSON Schema, draft 2020-12 and older spellings. A keyword that cannot be enforced is an error that names it
+// and its path.
+StatusOr<Rules> rules_of_json_schema(std::string_view schema, const JsonOptions& options);
+// Any JSON object.
+StatusOr<Rules> rules_of_json_object(const JsonOptions& options);
+// A text that the expression (regex/parse_regex.h) matches as a whole.
+StatusOr<Rules> rules_of_regex(std::string_view regex);
+// One of these texts.
+StatusOr<Rules> rules_of_choice(std::span<const std::string> texts);
+// llama.cpp's GBNF; the answer is its rule `root`.
+StatusOr<Rules> rules_of_gbnf(std::string_view grammar);
+
+}  // namespace troupe::grammar

@@ -1,0 +1,16 @@
+#pragma once
+
+// JSON Schema to rules.
+
+#include "common/core/status.h"
+#include "common/grammar/rules/rules.h"
+#include "common/grammar/schema/collect.h"
+#include "common/grammar/schema/layout.h"
+
+namespace troupe::grammar {
+
+// `reader`: of the document whose root is `root`. Errors (kInvalidArgument): a keyword that cannot be
+// enforced, with its path; no value passes; past a bound.
+StatusOr<Rules> compile_schema(SchemaReader& reader, const bj::value& root, const JsonOptions& options);
+
+}  // namespace troupe::grammar

@@ -1,0 +1,260 @@
+#include <algorithm>
+#include <array>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "common/core/work_limit.h"
+#include "common/grammar/regex/json_lexemes.h"
+#include "common/grammar/regex/parse_regex.h"
+#include "common/grammar/schema/containers.h"
+#include "common/grammar/schema/enumerated.h"
+#include "common/grammar/schema/scalars.h"
+
+namespace troupe::grammar {
+
+namespace {
+
+constexpr size_t kPatternsMax = 6;
+constexpr size_t kMembersMax = 3000;
+
+std::string quoted(std::string_view name) {
+  std::string literal;
+  append_json_string(literal, name);
+  return literal;
+}
+
+// A pattern of patternProperties, for names with their quotes.
+StatusOr<RegexId> pattern_expression(SchemaContext& context, std::string_view pattern) {
+  RegexSet& set = context.expressions();
+  const auto id = parse_regex(set, pattern, {.encoding = Encoding::kJsonString, .searches = true});
+  if (!id.ok())
+    return annotate(id.status(), absl::StrCat("patternProperties '", to_absl(pattern), "'").c_str());
+  const RegexId quote = set.literal("\"");
+  return set.concat(std::array{quote, *id, quote});
+}
+
+std::string_view view(bj::string_view text) {
+  return {text.data(), text.size()};
+}
+
+struct Pattern {
+  const ObjectPart* part;
+  const bj::value* schema;
+  RegexId names;
+};
+
+StatusOr<std::vector<Pattern>> patterns_of(SchemaContext& context, const Constraints& constraints) {
+  std::vector<Pattern> patterns;
+  for (const ObjectPart& part : constraints.objects) {
+    if (part.patterns == nullptr) continue;
+    for (const auto& [pattern, schema] : *part.patterns) {
+      TROUPE_ASSIGN_OR_RETURN(const RegexId names, pattern_expression(context, view(pattern)));
+      patterns.push_back({&part, &schema, names});
+    }
+  }
+  return patterns;
+}
+
+// Schemas of a member by which patterns match its name; `declared` says which parts name it themselves.
+SchemaSet schemas_of(const Constraints& constraints, const std::vector<Pattern>& patterns,
+                     const std::vector<bool>& matching, std::string_view name, bool has_name) {
+  SchemaSet schemas;
+  for (const ObjectPart& part : constraints.objects) {
+    const bj::value* own = has_name && part.properties != nullptr
+                               ? part.properties->if_contains({name.data(), name.size()})
+                               : nullptr;
+    bool is_named = own != nullptr;
+    if (own != nullptr) schemas.add(own);
+    for (size_t i = 0; i < patterns.size(); ++i) {
+      if (patterns[i].part != &part || !matching[i]) continue;
+      schemas.add(patterns[i].schema);
+      is_named = true;
+    }
+    if (!is_named && part.additional != nullptr) schemas.add(part.additional);
+  }
+  return schemas;
+}
+
+class ObjectBuilder {
+ public:
+  ObjectBuilder(SchemaContext& context, const SchemaSet& schemas, const Constraints& constraints)
+      : context_(context), builder_(context.builder()), schemas_(schemas), constraints_(constraints) {}
+
+  StatusOr<Symbol> build();
+
+ private:
+  struct Member {
+    std::string name;
+    RegexId key;  // with what follows it up to the value
+    Symbol value;
+    bool is_required;
+  };
+
+  Status read_members();
+  Status read_others();
+  Status restrict_names();
+  Symbol members_from(size_t index, uint64_t count);
+  Symbol tail(uint64_t count);
+  bool is_required(std::string_view name) const {
+    return std::find(constraints_.required.begin(), constraints_.required.end(), name) !=
+           constraints_.required.end();
+  }
+
+  SchemaContext& context_;
+  RuleBuilder& builder_;
+  const SchemaSet& schemas_;
+  const Constraints& constraints_;
+  RegexId allowed_names_ = RegexSet::kNothing;  // with quotes: propertyNames
+  std::vector<Member> members_;
+  std::vector<Symbol> others_;
+  Symbol other_{};
+  uint64_t count_cap_ = 1;  // counts of members from here on are alike
+  absl::flat_hash_map<std::pair<size_t, uint64_t>, RuleId> rules_;
+  std::vector<std::pair<size_t, uint64_t>> pending_;
+};
+
+Status ObjectBuilder::restrict_names() {
+  allowed_names_ = json_lexemes().name;
+  std::vector<RegexId> conditions = {allowed_names_};
+  for (const bj::value* names : constraints_.names) {
+    SchemaSet set;
+    set.add(names);
+    auto strings = strings_of(context_, set);
+    if (!strings.ok()) return annotate(strings.status(), "propertyNames");
+    conditions.push_back(*strings);
+  }
+  allowed_names_ = context_.expressions().both(std::move(conditions));
+  return {};
+}
+
+// The declared members: of all parts' properties, in order, and the required ones that none declares.
+Status ObjectBuilder::read_members() {
+  RegexSet& set = context_.expressions();
+  std::vector<std::string_view> names;
+  absl::flat_hash_set<std::string_view> seen;
+  for (const ObjectPart& part : constraints_.objects) {
+    if (part.properties == nullptr) continue;
+    for (const auto& [name, schema] : *part.properties)
+      if (seen.insert(view(name)).second) names.push_back(view(name));
+  }
+  for (const std::string_view name : constraints_.required)
+    if (seen.insert(name).second) names.push_back(name);
+  if (names.size() > kMembersMax)
+    return context_.reader().error(schemas_.schemas[0], "properties", "too many");
+  for (const std::string_view name : names) {
+    TROUPE_RETURN_IF_ERROR(count_work(256 + name.size()));
+    TROUPE_ASSIGN_OR_RETURN(const SchemaSet schemas, member_schemas(context_, constraints_, name));
+    const std::string literal = quoted(name);
+    const bool is_allowed = constraints_.names.empty() || expression_matches(set, allowed_names_, literal);
+    const RegexId key = set.concat(set.literal(literal), context_.layout().key_separator);
+    members_.push_back({std::string(name), is_allowed ? key : RegexSet::kNothing, context_.rule_of(schemas),
+                        is_required(name)});
+  }
+  return {};
+}
+
+// All other members, by which of the patterns match their names.
+Status ObjectBuilder::read_others() {
+  RegexSet& set = context_.expressions();
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<Pattern> patterns, patterns_of(context_, constraints_));
+  if (patterns.size() > kPatternsMax)
+    return context_.reader().error(schemas_.schemas[0], "patternProperties", "too many");
+  std::vector<RegexId> declared;
+  for (const Member& member : members_) declared.push_back(set.literal(quoted(member.name)));
+  const RegexId free =
+      declared.empty() ? allowed_names_ : set.both({allowed_names_, set.complement(set.either(declared))});
+  for (uint32_t subset = 0; subset < 1u << patterns.size(); ++subset) {
+    std::vector<RegexId> conditions = {free};
+    std::vector<bool> matching;
+    for (size_t i = 0; i < patterns.size(); ++i) {
+      matching.push_back((subset >> i & 1) != 0);
+      conditions.push_back(matching.back() ? patterns[i].names : set.complement(patterns[i].names));
+    }
+    const SchemaSet schemas = schemas_of(constraints_, patterns, matching, {}, false);
+    const auto is_false = [](const bj::value* schema) { return schema->is_bool() && !schema->as_bool(); };
+    if (std::any_of(schemas.schemas.begin(), schemas.schemas.end(), is_false)) continue;
+    const RuleId other = builder_.add_rule();
+    builder_.add(other, {Symbol::expression(set.both(std::move(conditions))),
+                         Symbol::expression(context_.layout().key_separator), context_.rule_of(schemas)});
+    others_.push_back(Symbol::rule(other));
+  }
+  if (!others_.empty()) other_ = builder_.either(others_);
+  return {};
+}
+
+// Any more members once the declared ones are through and `count` are written.
+Symbol ObjectBuilder::tail(uint64_t count) {
+  const CountRange& range = constraints_.properties;
+  const auto min = static_cast<uint32_t>(range.min > count ? range.min - count : 0);
+  const uint32_t max = range.max == kNoMax ? RegexSet::kUnbounded : static_cast<uint32_t>(range.max - count);
+  const Symbol none = Symbol::expression(min == 0 ? RegexSet::kEmpty : RegexSet::kNothing);
+  if (others_.empty() || max == 0) return none;
+  const Symbol separator = Symbol::expression(context_.layout().item_separator);
+  if (count == 0) return builder_.repeat(other_, min, max, separator);
+  return builder_.repeat(builder_.sequence({separator, other_}), min, max);
+}
+
+// The rule of the declared members from `index` on, `count` being written before them.
+Symbol ObjectBuilder::members_from(size_t index, uint64_t count) {
+  if (count > constraints_.properties.max) return Symbol::expression(RegexSet::kNothing);
+  count = std::min(count, count_cap_);
+  const auto [found, is_new] = rules_.emplace(std::pair(index, count), 0);
+  if (is_new) {
+    found->second = builder_.add_rule();
+    pending_.emplace_back(index, count);
+  }
+  return Symbol::rule(found->second);
+}
+
+StatusOr<Symbol> ObjectBuilder::build() {
+  TROUPE_RETURN_IF_ERROR(restrict_names());
+  TROUPE_RETURN_IF_ERROR(read_members());
+  TROUPE_RETURN_IF_ERROR(read_others());
+  const CountRange& range = constraints_.properties;
+  const uint64_t bound = range.max == kNoMax ? range.min : range.max;
+  if (bound > kMembersMax || range.min > kMembersMax)
+    return context_.reader().error(schemas_.schemas[0],
+                                   range.max == kNoMax ? "minProperties" : "maxProperties", "too large");
+  if (range.min > range.max) return Symbol::expression(RegexSet::kNothing);
+  count_cap_ = std::max<uint64_t>(bound, 1);
+  const Symbol separator = Symbol::expression(context_.layout().item_separator);
+  const Symbol first = members_from(0, 0);
+  while (!pending_.empty()) {
+    TROUPE_RETURN_IF_ERROR(count_work(256));
+    if (!builder_.fits()) return invalid_argument("the schema is too large");
+    const auto [index, count] = pending_.back();
+    pending_.pop_back();
+    const RuleId rule = rules_[{index, count}];
+    if (index == members_.size()) {
+      builder_.add(rule, {tail(count)});
+      continue;
+    }
+    const Member& member = members_[index];
+    const RegexId key = count == 0 ? member.key : context_.expressions().concat(separator.id, member.key);
+    builder_.add(rule, {Symbol::expression(key), member.value, members_from(index + 1, count + 1)});
+    if (!member.is_required) builder_.add(rule, {members_from(index + 1, count)});
+  }
+  const RuleId object = builder_.add_rule();
+  builder_.add(object, {Symbol::expression(context_.layout().open_object), first,
+                        Symbol::expression(context_.layout().close_object)});
+  return Symbol::rule(object);
+}
+
+}  // namespace
+
+StatusOr<SchemaSet> member_schemas(SchemaContext& context, const Constraints& constraints,
+                                   std::string_view name) {
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<Pattern> patterns, patterns_of(context, constraints));
+  std::vector<bool> matching;
+  const std::string literal = quoted(name);
+  for (const Pattern& pattern : patterns)
+    matching.push_back(expression_matches(context.expressions(), pattern.names, literal));
+  return schemas_of(constraints, patterns, matching, name, true);
+}
+
+StatusOr<Symbol> object_symbol(SchemaContext& context, const SchemaSet& schemas,
+                               const Constraints& constraints) {
+  return ObjectBuilder(context, schemas, constraints).build();
+}
+
+}  // namespace troupe::grammar
