@@ -97,8 +97,9 @@ TEST(UsageTap, CountsAllChoicesOfAnAnswerWithLogprobs) {
   AnswerHeader header;
   header.kind = GenerateRequest::Kind::kCompletion;
   const std::vector<TokenLogprob> logprobs = {{"usage", -0.5f, {{"usage", -0.5f}}, 0}};
-  const std::vector<Choice> choices = {{0, "usage", FinishReason::kStop, &logprobs},
-                                       {1, "usage", FinishReason::kStop, &logprobs}};
+  const std::vector<Choice> choices = {
+      {.index = 0, .text = "usage", .finish = FinishReason::kStop, .logprobs = &logprobs},
+      {.index = 1, .text = "usage", .finish = FinishReason::kStop, .logprobs = &logprobs}};
   const auto counts = counts_of(answer_json(header, choices, {12, 2, 8}));
   ASSERT_TRUE(counts.has_value());
   EXPECT_EQ(counts->prompt_tokens, 12);
