@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import tempfile
 
-from common import BIN, save
+from common import BIN, ROOT, save
 
 SIZE = 128_256
 STRING = {"type": "string"}
@@ -34,7 +34,7 @@ CASES = {
 
 def vocabulary():
     """A published one of 102,400 tokens, and words made of its own until there are enough."""
-    path = pathlib.Path(os.environ["TROUPE_DATA"]) / "tokenizer_vectors/vocab/deepseek-llm.vocab.json.gz"
+    path = pathlib.Path(os.environ.get("TROUPE_DATA", ROOT.parent / "shared/data")) / "tokenizer_vectors/vocab/deepseek-llm.vocab.json.gz"
     vocab = json.load(gzip.open(path))
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     alphabet = {chr(byte): byte for byte in printable}
@@ -95,7 +95,8 @@ def main():
     save("grammar", f"Token masks under JSON Schema, {SIZE:,} tokens", "tests/bench/grammar.py",
          ["schema", "answer", "masks", "compile ms", "mean µs", "p50 µs", "p99 µs", "max µs"], rows,
          ["one thread; wall time of each mask before a token of the answer; indented JSON, free whitespace.",
-          "vocabulary: deepseek-llm's 102,400 tokens and words made of its own."])
+          "vocabulary: deepseek-llm's 102,400 tokens and words made of its own.",
+          "goals: mean ≤ 50 µs, p99 ≤ 400 µs, first mask ≤ 1 ms. The first answer to a schema misses mean and p99; masks that are kept are far below."])
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# smoke.sh NAME [SECONDS]: the fuzzer NAME over its committed corpus (never written to), then for SECONDS (default 10) on
+# smoke.sh NAME [SECONDS]: the fuzzer NAME over its committed corpus (never written to), then for SECONDS (default 6) on
 # fresh inputs. A finding is kept as build-fuzz/NAME-<kind>-<hash> and printed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-name=$1 seconds=${2:-10}
+name=$1 seconds=${2:-6}
 scratch=$(mktemp -d); trap 'rm -rf "$scratch"' EXIT
 seeds=(); [ -d "tests/fuzz/corpus/$name" ] && seeds=("tests/fuzz/corpus/$name")
 dict=(); [ -f "tests/fuzz/$name.dict" ] && dict=("-dict=tests/fuzz/$name.dict")

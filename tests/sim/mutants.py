@@ -2,7 +2,7 @@
 """Do the tests notice a broken rule? Each mutant is one line of a pure machine, or of the simulator's driver, made wrong, and the
 tests that concern it must fail.
 
-    tests/sim/mutants.py [--build build] [--only WORDS] [--jobs 1]
+    tests/sim/mutants.py [--build build] [--only WORDS] [--jobs 1] [--half]
 
 Without a mutant the same tests must pass. A mutant that ends the program (a conservation check) or never ends is noticed, too.
 
@@ -393,9 +393,13 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--only", default="", help="mutants that do this, or of this file")
     parser.add_argument("--jobs", type=int, default=1, help="at once")
+    parser.add_argument("--half", action="store_true", help="every second mutant, the others after the next commit, for a run of all tests")
     args = parser.parse_args()
     build = args.build.resolve()
     chosen = [mutant for mutant in MUTANTS if args.only in mutant.what or args.only in mutant.path]
+    if args.half:
+        commits = subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+        chosen = chosen[int(commits or 0) % 2::2]
     whole = {mutant.tests: Mutant("nothing", mutant.path, "", "", mutant.by_flow) for mutant in chosen}
     tested = [*whole.values(), *chosen]
     wrong = 0
