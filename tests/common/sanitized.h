@@ -13,9 +13,14 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
-// An eighth of it under sanitizers: of how often a random case is tried, and of what that is to reach.
+// How often a random case is tried: under sanitizers an eighth of it.
 constexpr int64_t eighth_if_sanitized(int64_t count) {
   return kSanitized ? count / 8 : count;
+}
+// The least that all tries together are to come to: an eighth of them to half of their share, for few differ
+// more than many.
+constexpr int64_t least_of_eighth(int64_t count) {
+  return kSanitized ? count / 16 : count;
 }
 
 }  // namespace troupe

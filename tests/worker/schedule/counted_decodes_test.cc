@@ -220,12 +220,12 @@ TEST(CountedDecodes, EqualListedDecodesInMergedSteps) {
     limited += twins.stats().budget_limited_steps_total;
   }
   // The seeds reach the cases in which the two could differ.
-  EXPECT_GT(steps, eighth_if_sanitized(10'000));
-  EXPECT_GT(passed, eighth_if_sanitized(3'000));
-  EXPECT_GT(finished, eighth_if_sanitized(1'000));
-  EXPECT_GT(preempted, eighth_if_sanitized(100));
-  EXPECT_GT(evicted, eighth_if_sanitized(1'000));
-  EXPECT_GT(limited, eighth_if_sanitized(10));
+  EXPECT_GT(steps, least_of_eighth(10'000));
+  EXPECT_GT(passed, least_of_eighth(3'000));
+  EXPECT_GT(finished, least_of_eighth(1'000));
+  EXPECT_GT(preempted, least_of_eighth(100));
+  EXPECT_GT(evicted, least_of_eighth(1'000));
+  EXPECT_GT(limited, least_of_eighth(10));
 }
 
 TEST(CountedDecodes, EqualListedDecodesInOtherBatchings) {
@@ -239,9 +239,9 @@ TEST(CountedDecodes, EqualListedDecodesInOtherBatchings) {
       finished += twins.finished_count;
       preempted += twins.stats().preemptions_total;
     }
-    EXPECT_GT(passed, eighth_if_sanitized(3'000));
-    EXPECT_GT(finished, eighth_if_sanitized(1'000));
-    EXPECT_GT(preempted, eighth_if_sanitized(100));
+    EXPECT_GT(passed, least_of_eighth(3'000));
+    EXPECT_GT(finished, least_of_eighth(1'000));
+    EXPECT_GT(preempted, least_of_eighth(100));
   }
 }
 

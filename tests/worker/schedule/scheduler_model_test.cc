@@ -31,18 +31,18 @@ TEST(SchedulerModel, RandomOperationsKeepEveryContextRight) {
     machines_that_evict += machine.stats().blocks_free == 0;
   }
   // The seeds reach the cases that they are for.
-  EXPECT_GT(preemptions, eighth_if_sanitized(1000));
-  EXPECT_GT(hit_tokens, eighth_if_sanitized(100'000));
-  EXPECT_GT(machines_that_evict, eighth_if_sanitized(500));
-  EXPECT_GT(partial_hits, eighth_if_sanitized(5'000));
-  EXPECT_GT(pins, eighth_if_sanitized(2'000));
-  EXPECT_GT(refused_beside_pins, eighth_if_sanitized(500));
-  EXPECT_GT(cut_short, eighth_if_sanitized(50));
-  EXPECT_GT(corrupt, eighth_if_sanitized(1'000));
-  EXPECT_GT(rewinds, eighth_if_sanitized(5'000));
-  EXPECT_GT(rewinds_to_prompt, eighth_if_sanitized(1'000))
+  EXPECT_GT(preemptions, least_of_eighth(1000));
+  EXPECT_GT(hit_tokens, least_of_eighth(100'000));
+  EXPECT_GT(machines_that_evict, least_of_eighth(500));
+  EXPECT_GT(partial_hits, least_of_eighth(5'000));
+  EXPECT_GT(pins, least_of_eighth(2'000));
+  EXPECT_GT(refused_beside_pins, least_of_eighth(500));
+  EXPECT_GT(cut_short, least_of_eighth(50));
+  EXPECT_GT(corrupt, least_of_eighth(1'000));
+  EXPECT_GT(rewinds, least_of_eighth(5'000));
+  EXPECT_GT(rewinds_to_prompt, least_of_eighth(1'000))
       << "the last id of the prompt lies in a block of the cache";
-  EXPECT_GT(computed_in_vain, eighth_if_sanitized(1'000));
+  EXPECT_GT(computed_in_vain, least_of_eighth(1'000));
 }
 
 TEST(SchedulerModel, RandomOperationsInSeparateStepsKeepEveryContextRight) {
@@ -56,10 +56,10 @@ TEST(SchedulerModel, RandomOperationsInSeparateStepsKeepEveryContextRight) {
     pins += machine.pins();
     computed_in_vain += machine.computed_in_vain();
   }
-  EXPECT_GT(preemptions, eighth_if_sanitized(1000));
-  EXPECT_GT(prompts_before_decodes, eighth_if_sanitized(10'000));
-  EXPECT_GT(pins, eighth_if_sanitized(1'000));
-  EXPECT_GT(computed_in_vain, eighth_if_sanitized(500));
+  EXPECT_GT(preemptions, least_of_eighth(1000));
+  EXPECT_GT(prompts_before_decodes, least_of_eighth(10'000));
+  EXPECT_GT(pins, least_of_eighth(1'000));
+  EXPECT_GT(computed_in_vain, least_of_eighth(500));
 }
 
 TEST(SchedulerModel, RandomOperationsInStaticBatchesKeepEveryContextRight) {
@@ -73,10 +73,10 @@ TEST(SchedulerModel, RandomOperationsInStaticBatchesKeepEveryContextRight) {
     pins += machine.pins();
     computed_in_vain += machine.computed_in_vain();
   }
-  EXPECT_GT(preemptions, eighth_if_sanitized(500));
-  EXPECT_GT(batches, eighth_if_sanitized(5'000));
-  EXPECT_GT(pins, eighth_if_sanitized(1'000));
-  EXPECT_GT(computed_in_vain, eighth_if_sanitized(500));
+  EXPECT_GT(preemptions, least_of_eighth(500));
+  EXPECT_GT(batches, least_of_eighth(5'000));
+  EXPECT_GT(pins, least_of_eighth(1'000));
+  EXPECT_GT(computed_in_vain, least_of_eighth(500));
 }
 
 }  // namespace scheduler_model

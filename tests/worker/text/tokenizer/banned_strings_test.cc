@@ -180,9 +180,9 @@ TEST_F(BannedStringsTest, VerdictsAreThoseOfTheWholeText) {
       }
     }
   }
-  EXPECT_GT(rewinds, eighth_if_sanitized(500));
-  EXPECT_GT(releases_of_many, eighth_if_sanitized(1000));
-  EXPECT_GT(into_sent, eighth_if_sanitized(10));
+  EXPECT_GT(rewinds, least_of_eighth(500));
+  EXPECT_GT(releases_of_many, least_of_eighth(1000));
+  EXPECT_GT(into_sent, least_of_eighth(10));
 }
 
 }  // namespace troupe::banned_strings_test
