@@ -71,9 +71,10 @@ MAY_INCLUDE = {
     "worker/schedule": ["common/core", "common/settings", "common/json", "worker/kv"],
     "worker/text": ["common/core", "common/json"],
     "worker/text/jinja": ["common/core", "common/json", "worker/text"],
-    "worker/text/tokenizer": ["common/core", "common/json", "worker/text", "worker/text/own_mark"],
+    "worker/text/tokenizer": ["common/core", "common/json", "worker/text", "worker/text/own_mark", "worker/text/tokenizer/stop_matcher"],
+    "worker/text/tokenizer/stop_matcher": [],
     # template_roles <- chat_messages <- chat_context <- template_probe <- chat_template
-    "worker/text/answer": ["common/core", "common/json", "common/api", "worker/text"],
+    "worker/text/answer": ["common/core", "common/json", "common/api", "worker/text", "worker/text/tokenizer/stop_matcher"],
     "worker/text/own_mark": [],
     "worker/text/final_words": ["common/core", "common/api", "worker/text/own_mark"],
     "worker/text/template_roles": ["common/core", "common/api"],

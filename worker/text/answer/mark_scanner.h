@@ -9,12 +9,14 @@
 #include <string_view>
 #include <vector>
 
+#include "worker/text/tokenizer/stop_matcher.h"
+
 namespace troupe {
 
 class MarkScanner {
  public:
-  // The marks' texts outlive this. REQUIRES: one is within another at most at that one's end.
-  explicit MarkScanner(std::vector<std::string_view> marks);
+  // REQUIRES: no mark is empty; one is within another at most at that one's end
+  explicit MarkScanner(const std::vector<std::string_view>& marks);
 
   // Takes bytes off `rest`, to the end or through the first mark, which is returned by its place in the list.
   // Appends to `text` what is no mark.
@@ -28,10 +30,10 @@ class MarkScanner {
   void release(std::string& text);
 
  private:
-  std::optional<size_t> mark_held() const;
-  bool begins_mark() const;
+  void drop_held();
 
-  std::vector<std::string_view> marks_;
+  std::vector<std::string> marks_;
+  StopMatcher matcher_;
   std::string first_bytes_;  // of the marks
   std::string held_;
 };

@@ -23,7 +23,8 @@ class StopMatcher {
   size_t push(char byte);
   // Number of bytes at the end of the text so far that may begin a string, fewer than the longest has.
   size_t undecided() const { return nodes_[at_].depth; }
-  // All that the matcher knows of the text so far: go_to() takes it back to where this was its state().
+  // All that the matcher knows of the text so far: go_to() takes it back to where this was its state(), or,
+  // by 0, to the beginning of a text.
   uint32_t state() const { return at_; }
   void go_to(uint32_t state) { at_ = state; }
 
