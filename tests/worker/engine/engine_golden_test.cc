@@ -6,6 +6,7 @@
 
 #include <deque>
 
+#include "tests/common/sanitized.h"
 #include "tests/worker/engine_harness.h"
 #include "tests/worker/model/demo_model.h"
 
@@ -18,15 +19,12 @@ using testing::Collector;
 constexpr double kNearTie = 0.1;
 // Sanitizers make this up to a hundred times slower and check other things than numbers: the shortest
 // prompts suffice, and few tokens: threads meet in them as in many, and memory is used alike.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr size_t kGoldenCases = kSanitized ? 12 : 60, kPreemptedCases = kSanitized ? 8 : 24;
+// Where there is time, longer than the golden answers, so that generation continues past their end: more
+// blocks, more preemption.
+constexpr int32_t kNewCount = kSanitized ? 32 : 48;
 // (72 blocks of 16: six of the eight prompts take 67, and their answers 12 more.)
-constexpr size_t kGoldenCases = 12, kPreemptedCases = 8;
-constexpr int32_t kNewCount = 32, kTinyCacheTokens = 1152;
-#else
-constexpr size_t kGoldenCases = 60, kPreemptedCases = 24;
-// Longer than the golden answers, so that generation continues past their end: more blocks, more preemption.
-constexpr int32_t kNewCount = 48, kTinyCacheTokens = 1536;
-#endif
+constexpr int32_t kTinyCacheTokens = kSanitized ? 1152 : 1536;
 
 struct DemoEngine {
   DemoEngine(int64_t kv_cache_tokens, bool runs_ahead) {

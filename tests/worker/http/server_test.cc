@@ -10,6 +10,7 @@
 
 #include "common/api/sse.h"
 #include "common/json/json.h"
+#include "tests/common/sanitized.h"
 #include "tests/worker/fixture.h"
 #include "tests/worker/raw_http.h"
 
@@ -23,11 +24,7 @@ using std::chrono::milliseconds;
 
 // Time limit from the client's disconnect until the engine is free. A sanitizer slows the step under way down
 // by far more.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr milliseconds kFreedWithin{2000};
-#else
-constexpr milliseconds kFreedWithin{50};
-#endif
+constexpr milliseconds kFreedWithin{kSanitized ? 2000 : 50};
 
 constexpr const char* kCard =
     R"(You are playing Ruvo Tamek.\nName: Ruvo Tamek\nRole: clock maker\nAge: 47\nHome: Lipora\n)"

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/common/sanitized.h"
 #include "tests/common/temp_dir.h"
 #include "tests/worker/model/demo_model.h"
 #include "worker/model/load/safetensors.h"
@@ -287,13 +288,8 @@ std::string setup_name(const testing::TestParamInfo<Setup>& info) {
   return info.param.backend;
 }
 // Sanitizers make this ten times slower and check other things than numbers: the shortest prompts suffice.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr size_t kRefCases = 1;
-constexpr size_t kCpuCases = 12;
-#else
-constexpr size_t kRefCases = 3;
-constexpr size_t kCpuCases = 60;
-#endif
+constexpr size_t kRefCases = kSanitized ? 1 : 3;
+constexpr size_t kCpuCases = kSanitized ? 12 : 60;
 INSTANTIATE_TEST_SUITE_P(Backends, Golden, testing::Values(Setup{"ref", kRefCases}, Setup{"cpu", kCpuCases}),
                          setup_name);
 

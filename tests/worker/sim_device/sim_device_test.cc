@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/json/json.h"
+#include "tests/common/sanitized.h"
 #include "tests/worker/fixture.h"
 #include "tests/worker/raw_http.h"
 #include "worker/sim_device/fault_injector.h"
@@ -22,11 +23,7 @@ using raw_http::ask;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr double kSlack = 20;  // sanitizers check other things than times
-#else
-constexpr double kSlack = 1;
-#endif
+constexpr double kSlack = kSanitized ? 20 : 1;  // of times
 
 // ---------------------------------------------------------------- words
 

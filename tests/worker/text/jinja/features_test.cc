@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "common/json/json.h"
+#include "tests/common/sanitized.h"
 #include "worker/text/chat_template.h"
 
 namespace troupe::jinja_features_test {
@@ -137,11 +138,7 @@ TEST(JinjaFeatures, NamespacesRefuseUnderscores) {
 // Each template is stopped by the limit its error names, within about half a second of CPU time; the bound
 // leaves room for a busy machine.
 TEST(JinjaFeatures, StopsRunawayTemplatesSoonNamingTheLimit) {
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  constexpr double kSecondsMax = 20;
-#else
-  constexpr double kSecondsMax = 2;
-#endif
+  constexpr double kSecondsMax = kSanitized ? 20 : 2;
   const std::string many_variables = [] {
     std::string source;
     for (int i = 0; i < 9000; ++i) source += "{% set v" + std::to_string(i) + " = 1 %}";
