@@ -148,7 +148,7 @@ struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
   int64_t cached_tokens = 0;  // tokens of the prompt read from the prefix cache
-  // Part of the completion's, where the model's thoughts are told apart.
+  // Part of the completion's, where the model's thoughts are split off.
   std::optional<int64_t> reasoning_tokens = std::nullopt;
 };
 

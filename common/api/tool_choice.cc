@@ -1,4 +1,4 @@
-// Whether, and what, a model is to call.
+// Reads `tool_choice`.
 
 #include "absl/strings/str_cat.h"
 #include "common/api/read.h"

@@ -96,8 +96,8 @@ class GrammarMatcher {
   // Whether an end token was accepted.
   bool has_ended() const { return steps_.back().has_ended; }
   // Bytes that must come next, at most `max` of them: a caller that encodes them may emit them unasked. Only
-  // its tokenizer can tell which of their tokens are canonical, and that the last of them is not to be merged
-  // with what follows.
+  // its tokenizer knows which of their tokens are canonical, and whether the last of them merges with what
+  // follows.
   StatusOr<std::string> forced_bytes(size_t max);
 
  private:

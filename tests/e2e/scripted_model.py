@@ -1,4 +1,4 @@
-"""A checkpoint that says what it is told to: every token of a script has one successor, whatever came before it. The chat template ends
+"""A checkpoint that generates a fixed script: every token of a script has one successor, whatever came before it. The chat template ends
 with the first token of a script, and so chooses it. Everything else about the model is real: its files, tokenizer, template, weights."""
 import json
 import struct

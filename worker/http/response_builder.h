@@ -4,7 +4,7 @@
 // out. No I/O. Of several prompts the choices of the first come first. A choice's first piece puts its echoed
 // prompt before its own text; usage counts each prompt once and every choice's tokens. A prompt is scored for
 // its first choice only: if its log-probabilities are reported, the pieces of its other choices wait for the
-// first piece of that one. Thoughts and calls are told apart from a chat's text; pieces that say nothing (the
+// first piece of that one. Thoughts and calls are parsed out of a chat's text; pieces that say nothing (the
 // beginning of what may be a call) go out with the next one, so that the ids of a stream's chunks are always
 // those behind what it has said.
 

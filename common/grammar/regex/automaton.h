@@ -23,7 +23,7 @@ class Automaton {
   static constexpr StateId kDead = 0;
   struct Limits {
     size_t table_bytes_max = 48u << 20;
-    size_t search_max = 20'000;  // expressions looked at to tell whether one matches anything
+    size_t search_max = 20'000;  // expressions visited to decide whether one matches anything
   };
 
   Automaton(const RegexSet& expressions, const Limits& limits);

@@ -6,7 +6,7 @@
 // expression. Constructors simplify, so that the derivatives of an expression are finitely many.
 //
 // Bounded: past `nodes_max` expressions or `depth_max` of nesting every constructor returns kNothing and
-// exhausted() stays true; whoever compiles or runs checks it. Not thread-safe; copyable.
+// exhausted() stays true; the compiler and the automaton check it. Not thread-safe; copyable.
 
 #include <cstdint>
 #include <span>

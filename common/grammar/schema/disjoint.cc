@@ -19,7 +19,7 @@ class Disjointness {
  public:
   explicit Disjointness(SchemaContext& context) : context_(context) {}
 
-  // False also where it cannot be told.
+  // False also where it cannot be decided.
   StatusOr<bool> sets(const SchemaSet& first, const SchemaSet& second, int depth) {
     TROUPE_RETURN_IF_ERROR(count_work(2048));
     if (depth > kDepthMax || first.schemas.empty() || second.schemas.empty()) return false;

@@ -6,7 +6,7 @@
 
 namespace troupe::grammar {
 
-// Errors (kInvalidArgument): this cannot be told, by keyword and path.
+// Errors (kInvalidArgument): this cannot be decided, by keyword and path.
 StatusOr<bool> passes_constraints(SchemaContext& context, const bj::value& value,
                                   const Constraints& constraints);
 // Whether `value` passes all of `schemas`.

@@ -47,7 +47,7 @@ class AnswerParser {
   void finish(AnswerDelta& delta);
 
   bool has_calls() const { return tools_ && tools_->call_count() > 0; }
-  // Tokens of thoughts, their marks included; none where thoughts are not told apart.
+  // Tokens of thoughts, their marks included; none where thoughts are not parsed.
   std::optional<int64_t> thought_tokens() const {
     return thoughts_ ? std::optional<int64_t>(thought_tokens_) : std::nullopt;
   }

@@ -2,8 +2,8 @@
 
 // Readers of single calls, one for each way to write them. A reader gets the bytes behind the mark that opens
 // a call (or the bracket that does), one by one. Until it begins a call its bytes are kept by tool_text.h,
-// and are text again if it refuses. A call that the answer's end cuts keeps cut arguments, so that nobody
-// acts on half of them.
+// and are text again if it refuses. A call that the answer's end cuts keeps cut arguments, so that a client
+// refuses half of them.
 //
 //   json     {"name": NAME, "arguments"|"parameters": {…}}
 //   mistral  NAME[ARGS]{…}, or a list of the above

@@ -189,28 +189,28 @@ __global__ void stream_through_ring(const __grid_constant__ CUtensorMap map, flo
 
 // The first warp waits for two that only arrive, whatever order they run in.
 template <int kArriving>
-__global__ void pass_on(int* told) {
+__global__ void pass_on(int* seen) {
   if (threadIdx.x >= 32) {
-    told[threadIdx.x] = 1;
+    seen[threadIdx.x] = 1;
     if (threadIdx.x < 32 * (1 + kArriving)) cuda::arrive_named_barrier(3, 96);
     return;
   }
   named_barrier(3, 96);
-  told[threadIdx.x] = told[threadIdx.x + 32] + told[threadIdx.x + 64];
+  seen[threadIdx.x] = seen[threadIdx.x + 32] + seen[threadIdx.x + 64];
 }
 
 TEST_F(EmulatedHopper, ThreadsThatOnlyArriveLetOthersThroughANamedBarrier) {
   for (const Order order : {Order::kForward, Order::kReverse, Order::kShuffled}) {
     set_order(order, 7);
-    std::vector<int> told(96);
-    run(1, 96, 64, pass_on<2>, told.data());
-    for (int lane = 0; lane < 32; ++lane) EXPECT_EQ(told[static_cast<size_t>(lane)], 2);
+    std::vector<int> seen(96);
+    run(1, 96, 64, pass_on<2>, seen.data());
+    for (int lane = 0; lane < 32; ++lane) EXPECT_EQ(seen[static_cast<size_t>(lane)], 2);
   }
 }
 
 TEST_F(EmulatedHopper, ANamedBarrierThatTooFewComeToIsNoticed) {
-  std::vector<int> told(96);
-  EXPECT_DEATH(run(1, 96, 64, pass_on<1>, told.data()), "named_barrier");
+  std::vector<int> seen(96);
+  EXPECT_DEATH(run(1, 96, 64, pass_on<1>, seen.data()), "named_barrier");
 }
 
 TEST_F(EmulatedHopper, ARingOfBoxesStreams) {
