@@ -381,6 +381,7 @@ int32_t draw_by_chain(std::span<const float> logits, const SampleRow& row) {
 
 int32_t edit_and_draw(std::span<float> logits, const SampleRow& row, const int32_t* drawn) {
   edit_logits(logits, row, drawn);
+  apply_mask(logits, row.mask);
   return row.chain == nullptr ? draw_token(logits, row.draw) : draw_by_chain(logits, row);
 }
 

@@ -190,6 +190,17 @@ void edit_logits(std::span<float> logits, const SampleRow& row, const int32_t* d
   if (last >= 0) make({.token = last, .emitted_count = 1});
 }
 
+void apply_mask(std::span<float> logits, std::span<const uint32_t> mask) {
+  if (mask.empty()) return;
+  for (size_t i = 0; i < logits.size(); i += 32) {
+    const uint32_t bits = mask[i / 32];
+    if (bits == ~0u) continue;
+    for (size_t j = i; j < std::min(i + 32, logits.size()); ++j) {
+      if ((bits >> (j - i) & 1) == 0) logits[j] = kMinusInfinity;
+    }
+  }
+}
+
 int32_t draw_token(std::span<const float> logits, const DrawParams& params) {
   const int32_t first = argmax(logits);
   if (!(params.temperature > 0) || first == kNoDraw) return first;

@@ -47,6 +47,12 @@ struct SampleRow {
   const SamplerChain* chain = nullptr;
   float* mirostat_mu = nullptr;
   int32_t known = -1;
+  // Not empty: a bit for every token, the first in the lowest bit of the first word. Tokens without theirs
+  // are not drawn. It is read when the row is drawn from.
+  std::span<const uint32_t> mask = {};
+
+  // A device's rows that the host draws from, edited there.
+  bool is_drawn_by_host() const { return chain != nullptr || !mask.empty(); }
 };
 
 // Drawn from a row for which softmax has no meaning: a logit is NaN or +inf, or all are -inf.
@@ -58,6 +64,8 @@ uint64_t counter_bits(uint64_t seed, uint64_t position);
 // REQUIRES: every edit's token, and row.last_drawn's, is in the vocabulary of logits.size(). `drawn`:
 // SampleParams::drawn's, null where no row has a last_drawn.
 void edit_logits(std::span<float> logits, const SampleRow& row, const int32_t* drawn = nullptr);
+// Takes the tokens without a bit out of a row. REQUIRES: a bit for every token, or no mask
+void apply_mask(std::span<float> logits, std::span<const uint32_t> mask);
 // Draws from edited logits; kNoDraw where that cannot be. REQUIRES: logits not empty.
 int32_t draw_token(std::span<const float> logits, const DrawParams& params);
 

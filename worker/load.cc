@@ -186,6 +186,9 @@ StatusOr<LoadedModel> load_checkpoint(const WorkerSettings& settings, Metrics& m
   model.served.config = runner->config();
   add_tokenizer_eos(*model.tokenizer, model.served);
   describe_served(settings, model);
+  model.grammar_cache = std::make_unique<GrammarCache>(model.tokenizer.get(), model.served.config.vocab_size,
+                                                       model.served.config.eos_token_ids);
+  model.served.grammar_cache = model.grammar_cache.get();
   if (config.tie_word_embeddings && !model.served.config.tie_word_embeddings) {
     log.warn("head_not_tied", {{"reason", "lm_head.weight is not the embedding that config.json ties it to"},
                                {"effect", "lm_head.weight is used"}});

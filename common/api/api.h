@@ -48,6 +48,20 @@ struct ResumedStream {
   std::optional<int64_t> created_s;  // none: now
 };
 
+// How the text of an answer has to look: `response_format`, and the other names for it.
+struct AnswerFormat {
+  enum class Kind : uint8_t { kJsonObject, kJsonSchema, kRegex, kChoice, kGbnf, kStructuralTag };
+  Kind kind = Kind::kJsonObject;
+  std::string field;                 // the path of `text` in the body, for errors
+  std::string text;                  // a schema or structural tag as JSON, an expression, a grammar
+  std::vector<std::string> choices;  // kChoice
+  bool any_whitespace = true;        // of JSON: as it permits; else a space behind each comma and colon
+
+  bool operator==(const AnswerFormat&) const = default;
+};
+
+enum class ToolChoice : uint8_t { kAuto, kNone, kRequired, kNamed };
+
 // Limit of a list of prompts: what evaluation harnesses and load generators send at once, and more.
 inline constexpr size_t kPromptsMax = 256;
 
@@ -96,14 +110,16 @@ struct GenerateRequest {
   std::string user;
   std::string prompt_cache_key;
   std::string cache_salt;
-  int32_t priority = 0;                   // vLLM's: lower is earlier
-  std::string tools_json;                 // JSON array's text, or empty
-  bool finds_calls = true;                // tool_choice auto; none: what looks like a call is text
-  bool parallel_tool_calls = true;        // false: of several calls the first counts
-  std::string reasoning_effort;           // for the template, or empty
-  bool include_reasoning = true;          // false: the answer is without its thoughts
-  std::string documents_json;             // JSON array's text (maybe "[]"), or empty
-  std::string chat_template_kwargs_json;  // JSON object's text, or empty
+  int32_t priority = 0;                        // vLLM's: lower is earlier
+  std::string tools_json;                      // JSON array's text, or empty
+  std::optional<AnswerFormat> format;          // none: any text
+  ToolChoice tool_choice = ToolChoice::kAuto;  // kNone: what looks like a call is text
+  std::string called_tool;                     // of kNamed
+  bool parallel_tool_calls = true;             // false: of several calls the first counts
+  std::string reasoning_effort;                // for the template, or empty
+  bool include_reasoning = true;               // false: the answer is without its thoughts
+  std::string documents_json;                  // JSON array's text (maybe "[]"), or empty
+  std::string chat_template_kwargs_json;       // JSON object's text, or empty
 
   // Choices of the answer, over all prompts.
   int32_t choice_count() const { return n * static_cast<int32_t>(1 + more_prompts.size()); }

@@ -1,13 +1,14 @@
 // Parses a request's body → GenerateRequest in one pass over simdjson's tape: no tree is built, a string is
 // copied once, a path is only spelled out for an error. Each field has one table row: name, kinds of request,
-// reader. A name without a row is a sampler's (read_samplers.h), one of the unsupported fields
-// (unsupported.cc) or ignored.
+// reader. A name without a row is a sampler's (read_samplers.h), one for the answer's format (read_format.h),
+// one of the unsupported fields (unsupported.cc) or ignored.
 
 #include <algorithm>
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "common/api/read.h"
+#include "common/api/read_format.h"
 #include "common/api/read_samplers.h"
 
 namespace troupe {
@@ -34,6 +35,7 @@ struct Draft {
   bool has_stream_options = false;
   FinalMessage final_message;
   std::optional<GivenSamplers> samplers;
+  GivenFormat format;
 };
 
 Fault read_messages(Draft& draft, std::string_view name, dom::element value) {
@@ -110,7 +112,7 @@ Fault read_tools(Draft& draft, std::string_view name, dom::element value) {
 }
 
 Fault read_tool_choice_field(Draft& draft, std::string_view name, dom::element value) {
-  return read_tool_choice(name, value, draft.request.finds_calls);
+  return read_tool_choice(name, value, draft.request);
 }
 
 Fault read_effort(Draft& draft, std::string_view name, dom::element value) {
@@ -299,6 +301,9 @@ Fault read_field(Draft& draft, std::string_view name, dom::element value) {
     draft.samplers->take(name, value);
     return std::nullopt;
   }
+  if (!is_known && GivenFormat::knows(name)) {
+    return draft.limits.for_others ? std::nullopt : draft.format.take(name, value, draft.request);
+  }
   if (!applies) return draft.limits.for_others ? std::nullopt : check_unsupported(kind, name, value);
   Fault fault = row->read(draft, name, value);
   if (fault && draft.limits.for_others && !decides_the_way(name))
@@ -329,6 +334,7 @@ Fault finish(Draft& draft) {
     return ApiError::bad_field("max_tokens",
                                "'max_tokens' must be an integer of at least 1 (0 only with 'echo'), not 0.");
   }
+  if (auto fault = check_tool_choice(request)) return fault;
   return check_resume(request);
 }
 

@@ -74,8 +74,9 @@ struct FinalMessage {
 // Settles add_generation_prompt and continue_final_message, after all fields are read.
 Fault settle_final_message(GenerateRequest& request, FinalMessage fields);
 
-// Reads `tool_choice`: whether the model may call. That it must is refused, by name.
-Fault read_tool_choice(std::string_view param, dom::element value, bool& may_call);
+// Reads `tool_choice`; once all fields are read, checks it against `tools`.
+Fault read_tool_choice(std::string_view param, dom::element value, GenerateRequest& request);
+Fault check_tool_choice(const GenerateRequest& request);
 
 inline constexpr std::string_view kPromptRule = "a string or a list of token ids, not empty";
 // Reads a completion's prompts.

@@ -53,12 +53,6 @@ bool is_string_equal(dom::element value, std::string_view want) {
 bool is_none_or_auto(dom::element value) {
   return is_string_equal(value, "none") || is_string_equal(value, "auto");
 }
-bool is_text_format(dom::element value) {
-  if (!value.is_object()) return false;
-  const dom::object fields = value.get_object().value_unsafe();
-  dom::element type;
-  return fields.size() == 1 && !fields.at_key("type").get(type) && is_string_equal(type, "text");
-}
 bool is_text_modality(dom::element value) {
   if (!value.is_array()) return false;
   const dom::array items = value.get_array().value_unsafe();
@@ -90,15 +84,8 @@ constexpr Row kRows[] = {
     {"encoder_repetition_penalty", kBoth, is_one_or_none, "1"},
     {"function_call", kChat, is_none_or_auto, "\"none\" or \"auto\""},
     {"functions", kChat, is_empty, "an empty list (use 'tools')"},
-    {"grammar", kBoth, is_empty, "an empty string or null"},
-    {"grammar_string", kBoth, is_empty, "an empty string or null"},
     {"guidance_scale", kBoth, is_one_or_none, "1"},
-    {"guided_choice", kBoth, never, "null"},
-    {"guided_grammar", kBoth, never, "null"},
-    {"guided_json", kBoth, never, "null"},
-    {"guided_regex", kBoth, never, "null"},
     {"include_stop_str_in_output", kBoth, is_false, "false"},
-    {"json_schema", kBoth, is_empty, "null"},
     {"modalities", kChat, is_text_modality, "[\"text\"]"},
     {"no_repeat_ngram_size", kBoth, is_not_positive, "0"},
     {"nsigma", kBoth, is_not_positive, "0"},
@@ -106,12 +93,9 @@ constexpr Row kRows[] = {
     {"penalty_alpha", kBoth, is_not_positive, "0"},
     {"prompt_embeds", kBoth, never, "null"},
     {"prompt_logprobs", kBoth, never, "null"},
-    {"regex_pattern", kBoth, is_empty, "an empty string or null"},
-    {"response_format", kBoth, is_text_format, "{\"type\": \"text\"}"},
     {"return_token_ids", kBoth, is_false, "false"},
     {"skew", kBoth, is_not_positive, "0"},
     {"skip_special_tokens", kBoth, is_true, "true"},
-    {"structured_outputs", kBoth, never, "null"},
     {"suffix", kCompletion, is_empty, "an empty string or null"},
     {"thinking_token_budget", kChat, never, "null"},
     {"token_healing", kBoth, is_false, "false"},

@@ -360,7 +360,7 @@ void CudaBackend::sample(const SampleParams& params) {
   check_params(params);
   const auto [draws, edits] = inputs_.draws(params);
   cuda::sample(launch_stream_, params, draws, edits);
-  draw_by_chains(*this, params);
+  draw_on_host(*this, params);
 }
 
 void CudaBackend::copy_blocks(std::span<const BlockCopy> copies) {

@@ -21,6 +21,7 @@ void check_params(const SampleParams& params) {
   for (const SampleRow& row : params.rows) {
     for (const LogitEdit& edit : row.edits) expect::index(kOp, "edits", edit.token, vocab);
     if (row.last_drawn >= 0) expect::index(kOp, "last_drawn", row.last_drawn, drawn_count);
+    if (!row.mask.empty()) expect::index(kOp, "mask", vocab - 1, static_cast<int64_t>(row.mask.size()) * 32);
     if (row.chain == nullptr) continue;
     if (row.chain->has_late_penalties() && row.last_drawn >= 0)
       check_failed(kOp, "penalties behind a cut need the last token");

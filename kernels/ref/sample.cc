@@ -74,6 +74,7 @@ void sample(const SampleParams& params) {
     const SampleRow& row = params.rows[s];
     const std::span<float> logits(params.logits.as<float>() + s * vocab, vocab);
     edit_logits(logits, row, params.drawn.as<const int32_t>());
+    apply_mask(logits, row.mask);
     const bool by_chain = row.chain != nullptr && row.draw.temperature > 0;
     params.out.as<int32_t>()[s] = by_chain ? ref::draw_by_chain(logits, row) : draw(logits, row.draw);
   }

@@ -71,13 +71,14 @@ struct EngineHarness {
   struct Model {
     bool runs_ahead = false;
     bool emits_eos = false;
+    bool emits_all = false;  // every token that is text
     FakeRunner::Hook before_step = {};
     std::atomic<BlockId>* bad_block = nullptr;
   };
   explicit EngineHarness(SchedulerConfig config) : EngineHarness(config, Model{}) {}
   explicit EngineHarness(Model wanted) : EngineHarness(default_config(), std::move(wanted)) {}
   EngineHarness(SchedulerConfig config, Model wanted)
-      : model(alphabet(*tokenizer, wanted.emits_eos), tokenizer->vocab_size()) {
+      : model(alphabet(*tokenizer, wanted.emits_eos, wanted.emits_all), tokenizer->vocab_size()) {
     Engine::Options options;
     options.scheduler = config;
     options.model_name = "fake";
@@ -108,10 +109,11 @@ struct EngineHarness {
   }
 
   // Forty tokens of plain text, including parts of Chinese characters if the vocabulary has such.
-  static std::vector<TokenId> alphabet(const Tokenizer& tokenizer, bool with_eos) {
+  static std::vector<TokenId> alphabet(const Tokenizer& tokenizer, bool with_eos, bool all = false) {
     std::vector<TokenId> ids;
-    for (TokenId id = 40; ids.size() < 40 && id < tokenizer.vocab_size(); id += 3) {
-      if (!tokenizer.is_special(id)) ids.push_back(id);
+    for (TokenId id = all ? 0 : 40; (all || ids.size() < 40) && id < tokenizer.vocab_size();
+         id += all ? 1 : 3) {
+      if (!tokenizer.is_special(id) && id != FakeKv::kNanToken) ids.push_back(id);
     }
     if (with_eos) ids.push_back(kEos);
     return ids;

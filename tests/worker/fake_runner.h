@@ -127,6 +127,7 @@ class FakeRunner final : public StepRunner {
       item.blocks = tables_.emplace_back(item.blocks.begin(), item.blocks.end());
     }
     EXPECT_EQ(static_cast<size_t>(rows), draws.rows.size());
+    if (rows > 0 && draws.before_draws != nullptr) (*draws.before_draws)();
     draw(draws);
     return absl::OkStatus();
   }

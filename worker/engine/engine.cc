@@ -52,6 +52,8 @@ StatusOr<Engine::Impl::Submission> Engine::Impl::make_submission(EngineRequest r
   TROUPE_RETURN_IF_ERROR(check_possible(options.scheduler, prompt_count, request.max_new_count));
   if (request.logprobs && !runner->has_logits())
     return absl::UnimplementedError("this worker has no log-probabilities to tell");
+  if (request.grammar.compiled != nullptr && !runner->has_logits())
+    return absl::FailedPreconditionError("this worker's answers are filler text, which follows no grammar");
   NewStream stream;
   stream.prompt_count = prompt_count;
   stream.stop_strings = std::move(request.stop_strings);

@@ -18,6 +18,7 @@
 #include "common/core/metrics.h"
 #include "common/core/status.h"
 #include "common/core/time.h"
+#include "worker/engine/answer_grammar.h"
 #include "worker/engine/residency_publisher.h"
 #include "worker/engine/step_runner.h"
 #include "worker/model/sampler.h"
@@ -34,6 +35,7 @@ struct EngineRequest {
   std::vector<std::string> stop_strings;
   // None empty; the answer has none of them (banned_strings.h). REQUIRES: no mirostat beside them
   std::vector<std::string> banned_strings;
+  AnswerGrammar grammar;  // its vocabulary's tokens are the model's. REQUIRES: a runner with logits
   // Sorted; special tokens that are text in the answer. May be null.
   std::shared_ptr<const std::vector<TokenId>> shown_special;
   bool ignore_eos = false;

@@ -8,6 +8,11 @@ ApiError submit_error(const Status& status) {
       return ApiError::bad_field("prompt", to_std(status.message()));
     case absl::StatusCode::kUnimplemented:
       return ApiError::unsupported("logprobs", to_std(status.message()));
+    case absl::StatusCode::kFailedPrecondition: {
+      ApiError error = ApiError::bad_field("", to_std(status.message()));
+      error.code = "no_structured_answer";
+      return error;
+    }
     case absl::StatusCode::kResourceExhausted:
       return ApiError::overloaded(to_std(status.message()), /*retry_after_s=*/1);
     default:
@@ -24,8 +29,10 @@ ApiError step_error(const Status& status) {
     error.code = "numerical_error";
     return error;
   }
-  // Only the compute thread can detect these: no room beside the pinned blocks, or for a pin.
+  // Only the compute thread can detect these: no room beside the pinned blocks, or for a pin; a grammar whose
+  // tokens are all banned.
   const bool refused = status.code() == absl::StatusCode::kInvalidArgument ||
+                       status.code() == absl::StatusCode::kFailedPrecondition ||
                        status.code() == absl::StatusCode::kResourceExhausted;
   return refused ? submit_error(status) : ApiError::internal(to_std(status.message()));
 }

@@ -121,6 +121,7 @@ struct Engine::Impl {
   // order, and the items whose logits are scored.
   std::vector<SampleRow> draws;
   std::vector<int32_t> shown;
+  std::vector<GrammarState*> masked;  // their masks are filled while the step is computed
   StepInFlight next;
   // The step before it, until it is collected.
   std::optional<StepInFlight> under_way;

@@ -84,7 +84,10 @@ void Engine::Impl::step() {
   if (!batch.empty()) {
     prepare(batch);
     next.begin = begin;
-    status = runner->launch(batch, {draws, shown});
+    const std::function<void()> fill_masks = [this] {
+      for (GrammarState* grammar : masked) grammar->fill_mask();
+    };
+    status = runner->launch(batch, {draws, shown, masked.empty() ? nullptr : &fill_masks});
   }
   if (under_way) finish_step();
   if (batch.empty()) return;
@@ -97,6 +100,7 @@ void Engine::Impl::step() {
 void Engine::Impl::prepare(const Batch& batch) {
   draws.clear();
   shown.clear();
+  masked.clear();
   int32_t item_row = 0;  // the item's first row within the step
   for (const BatchItem& item : batch.items) {
     Sequence& sequence = sequences.at(item.id);
@@ -114,8 +118,9 @@ void Engine::Impl::prepare(const Batch& batch) {
       shown.push_back(static_cast<int32_t>(draws.size()));
     }
     draws.push_back(sequence.draw_at(position, -1 - item.ids.back()));
-    // The host draws by a chain, so the launch has waited for the step already.
-    next.must_wait |= draws.back().chain != nullptr;
+    if (!draws.back().mask.empty()) masked.push_back(sequence.grammar());
+    // Where the host draws, the launch has waited for the step already.
+    next.must_wait |= draws.back().is_drawn_by_host();
   }
   next.must_wait |= !shown.empty() || !next.scored.empty();
 }
@@ -202,7 +207,14 @@ void Engine::Impl::attach_prompt_scores() {
 void Engine::Impl::fail_unsampled() {
   std::vector<RequestId> unsampled;
   for (const StepToken& result : tokens) {
-    if (result.corrupt && sequences.erase(result.id) > 0) unsampled.push_back(result.id);
+    const auto found = result.corrupt ? sequences.find(result.id) : sequences.end();
+    if (found == sequences.end()) continue;
+    if (GrammarState* const grammar = found->second.grammar()) {
+      text_out.fail({result.id}, grammar->draw_error());
+    } else {
+      unsampled.push_back(result.id);
+    }
+    sequences.erase(found);
   }
   if (unsampled.empty()) return;
   metrics.unsampled(unsampled.size());

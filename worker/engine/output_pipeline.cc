@@ -186,7 +186,7 @@ bool OutputPipeline::count_token(Stream& stream, const TokenEvent& event) {
   stream.usage.cached_tokens = std::min<int64_t>(event.cached_count, stream.request.prompt_count);
   if (stream.last_token_at == TimePoint{}) {
     options_.metrics->first_token(event.at - stream.request.submitted, stream.request.prompt_count);
-  } else {
+  } else if (event.token != kNoToken) {
     options_.metrics->next_token(event.at - stream.last_token_at);
   }
   stream.last_token_at = event.at;

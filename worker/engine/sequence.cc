@@ -37,6 +37,11 @@ Sequence::Sequence(EngineRequest& request, const Tokenizer* tokenizer)
   if (adjuster_ != nullptr) {
     for (auto it = request.emitted.begin(); it != known; ++it) adjuster_->add_emitted(*it);
   }
+  if (request.grammar.compiled != nullptr && !prompt_only_) {
+    grammar_ =
+        std::make_unique<GrammarState>(request.grammar, stop_token_ids_, ignore_eos_,
+                                       std::span<const TokenId>(request.emitted).first(first_position_));
+  }
   if (!request.banned_strings.empty() && !prompt_only_) {
     TROUPE_CHECK(!has_state(), "tokens that moved mirostat's state on cannot be taken back");
     provisional_ =
@@ -58,6 +63,7 @@ SampleRow Sequence::draw_at(uint64_t position, int32_t last_drawn) {
     row.last_drawn = last_drawn;
   }
   if (position == redraw_position_) row.edits = redraw_edits_;
+  if (grammar_ != nullptr) row.mask = grammar_->mask();
   if (sampling_.chain) row.chain = &*sampling_.chain;
   if (has_state()) row.mirostat_mu = &mirostat_mu_;
   if (is_known(position)) row.known = known_[position - first_position_];
@@ -67,11 +73,26 @@ SampleRow Sequence::draw_at(uint64_t position, int32_t last_drawn) {
 TokenId Sequence::accept(TokenId drawn, uint64_t position) {
   const TokenId token = is_known(position) ? known_[position - first_position_] : drawn;
   if (adjuster_ != nullptr) adjuster_->add_emitted(token);
+  if (grammar_ != nullptr) grammar_->accept(token);
   return token;
 }
 
 void Sequence::settle(TokenEvent event, uint64_t position, StepToken& result,
                       std::vector<TokenEvent>& released) {
+  const RequestId id = event.id;
+  settle_token(std::move(event), position, result, released);
+  const bool goes_on = !result.finished && result.kept_count < 0;
+  if (grammar_ == nullptr || !goes_on || !grammar_->is_finished()) return;
+  release_all(released);
+  TokenEvent& end = released.emplace_back();
+  end.id = id;
+  end.cached_count = cached_count;
+  end.finish = FinishReason::kStop;
+  result.finished = true;
+}
+
+void Sequence::settle_token(TokenEvent event, uint64_t position, StepToken& result,
+                            std::vector<TokenEvent>& released) {
   if (provisional_ == nullptr) {
     released.push_back(std::move(event));
   } else if (result.finished) {
@@ -91,6 +112,7 @@ void Sequence::release_all(std::vector<TokenEvent>& released) {
 
 void Sequence::rewind() {
   redraw_position_ = provisional_->emitted().size();
+  if (grammar_ != nullptr) grammar_->rewind_to(provisional_->emitted().size());
   adjuster_ = LogitAdjuster::make(sampling_, provisional_->prompt());
   redraw_edits_.clear();
   if (adjuster_ != nullptr) {

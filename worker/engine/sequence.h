@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "worker/engine/answer_grammar.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/provisional_answer.h"
 #include "worker/model/log_softmax.h"
@@ -30,7 +31,11 @@ class Sequence {
   // within the step before, of the preceding token if that was not accepted yet; else below zero.
   SampleRow draw_at(uint64_t position, int32_t last_drawn);
   // Whether the token before a draw must be accepted before it, and the draw collected before the next one.
-  bool needs_last() const { return has_state() || (adjuster_ != nullptr && adjuster_->needs_last()); }
+  bool needs_last() const {
+    return has_state() || grammar_ != nullptr || (adjuster_ != nullptr && adjuster_->needs_last());
+  }
+  // Null: any token may come. Else its mask is to be filled before the row of a draw is drawn from.
+  GrammarState* grammar() { return grammar_.get(); }
   // Whether score() will be called for the token at `position`.
   bool is_scored(uint64_t position) const {
     return !prompt_only_ && logprobs_.has_value() && position >= scored_from_;
@@ -41,7 +46,8 @@ class Sequence {
   // The token's log-probability under the model's logits. REQUIRES: logprobs are reported
   TokenScore score(std::span<const float> logits, TokenId token) const;
   // Hands on what accept() took in: appends to `released` the events that may go out, which for a provisional
-  // answer may be others, or none. `result`: of the token; says what is settled or taken back.
+  // answer may be others, or none, and the answer's end where its grammar has nothing more. `result`: of the
+  // token; says what is settled or taken back, and whether the answer has ended.
   void settle(TokenEvent event, uint64_t position, StepToken& result, std::vector<TokenEvent>& released);
   // The answer has ended: appends the events that were held.
   void release_all(std::vector<TokenEvent>& released);
@@ -68,6 +74,10 @@ class Sequence {
   // Whether a draw moves something on that the next one needs.
   bool has_state() const { return sampling_.chain.has_value() && sampling_.chain->mirostat != 0; }
 
+  void settle_token(TokenEvent event, uint64_t position, StepToken& result,
+                    std::vector<TokenEvent>& released);
+
+  std::unique_ptr<GrammarState> grammar_;
   std::unique_ptr<ProvisionalAnswer> provisional_;  // null: a token that was drawn stays
   SamplingParams sampling_;
   float mirostat_mu_ = 0;

@@ -73,7 +73,8 @@ PreparedAnswer prepare_answer(const Tokenizer& tokenizer, const ModelForms& form
   if (syntax.thoughts != nullptr)
     syntax.in_thought = begins_in_thought(tokenizer, *syntax.thoughts, request, prompt);
   prepared.shown_special = forms.thought_tokens;
-  if (forms.tools == nullptr || request.tools_json.empty() || !request.finds_calls) return prepared;
+  if (forms.tools == nullptr || request.tools_json.empty() || request.tool_choice == ToolChoice::kNone)
+    return prepared;
   syntax.tools = forms.tools;
   syntax.parallel_calls = request.parallel_tool_calls;
   // The template has read them, so they parse.

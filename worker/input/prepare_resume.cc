@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "worker/input/prepare_grammar.h"
 #include "worker/text/tokenizer/detokenizer.h"
 
 namespace troupe {
@@ -74,6 +75,11 @@ std::optional<ApiError> take_resume(const ServedModel& model, const ResumedStrea
   }
   auto replayed = replay(model, prepared.engine, resume.ids);
   if (!replayed.ok()) return replayed.error();
+  if (prepared.engine.grammar.compiled != nullptr && replayed->ended != FinishReason::kStop) {
+    auto ends = ends_grammar(prepared.engine.grammar, resume.ids, kIdsField);
+    if (!ends.ok()) return ends.error();
+    if (*ends) replayed->ended = FinishReason::kStop;
+  }
   if (prepared.syntax.parses()) prepared.syntax.sent = std::move(replayed->pieces);
   prepared.ended = replayed.value().ended;
   prepared.begun = !resume.ids.empty();

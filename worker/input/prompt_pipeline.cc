@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "worker/input/prepare_grammar.h"
 #include "worker/input/prepare_resume.h"
 #include "worker/input/prepare_samplers.h"
 #include "worker/input/shared_prefix.h"
@@ -256,6 +257,7 @@ ApiResult<PreparedRequest> prepare_parsed(const ServedModel& model, const Genera
     prepared.syntax = std::move(answer.syntax);
     prepared.engine.shown_special = std::move(answer.shown_special);
   }
+  if (!fault) fault = take_grammar(model.grammar_cache, *model.tokenizer, model.forms, request, prepared);
   if (!fault) fault = check_scores(request, prepared);
   if (fault) return *std::move(fault);
   prepared.kind = request.kind;

@@ -17,6 +17,7 @@
 #include "common/settings/schema.h"
 #include "worker/engine/engine.h"
 #include "worker/input/dry_breakers.h"
+#include "worker/input/grammar_cache.h"
 #include "worker/input/prepare_answer.h"
 #include "worker/input/prompt_echo.h"
 #include "worker/model/config.h"
@@ -44,6 +45,7 @@ struct ServedModel {
   const Tokenizer* tokenizer = nullptr;
   TokenCache* token_cache = nullptr;            // belongs to `tokenizer`; null: no cache
   DryBreakerCache* breaker_cache = nullptr;     // the same
+  GrammarCache* grammar_cache = nullptr;        // the same; null: answers follow no grammar
   const ChatTemplate* chat_template = nullptr;  // null: the model has none, chat is refused
   const ChatTemplate* tool_template = nullptr;  // for requests with tools; null: that one, too
   // All of the model's that a request may ask for, those two among them.

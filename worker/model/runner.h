@@ -60,6 +60,9 @@ struct RunnerMemory {
 struct StepDraws {
   std::span<const SampleRow> rows;  // (S)
   std::span<const int32_t> shown;   // indices of the rows whose logits are wanted
+  // Not null: called before the rows are drawn from, while a device computes their logits. Rows' masks may be
+  // filled in here.
+  const std::function<void()>* before_draws = nullptr;
 };
 
 struct StepOutput {

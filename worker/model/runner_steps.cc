@@ -18,8 +18,8 @@ constexpr int32_t kScoringRowsMax = 64;
 // Shown logits are awaited in the middle of the step, as those are that a device has the host draw from.
 StepKind kind_of(const Batch& batch, const StepDraws& draws) {
   const auto decodes = [](const BatchItem& item) { return item.ids.size() == 1 && item.samples; };
-  const auto has_chain = [](const SampleRow& row) { return row.chain != nullptr; };
-  const bool all = draws.shown.empty() && std::none_of(draws.rows.begin(), draws.rows.end(), has_chain) &&
+  const auto is_hosts = [](const SampleRow& row) { return row.is_drawn_by_host(); };
+  const bool all = draws.shown.empty() && std::none_of(draws.rows.begin(), draws.rows.end(), is_hosts) &&
                    std::all_of(batch.items.begin(), batch.items.end(), decodes);
   return all ? StepKind::kDecode : StepKind::kMixed;
 }
@@ -134,7 +134,11 @@ Status ModelRunner::launch(const Batch& batch, const StepDraws& draws) {
     m.backend->copy_blocks(m.buffers.copies);
     m.model->forward(context);
     // No item samples if all chunks end before their prompt's last token.
-    if (own.count > 0) m.draw(m.model->logits(context, m.buffers.rows), draws, drawn);
+    if (own.count > 0) {
+      const Tensor logits = m.model->logits(context, m.buffers.rows);
+      if (draws.before_draws != nullptr) (*draws.before_draws)();
+      m.draw(logits, draws, drawn);
+    }
   }
   if (own.count > 0) {
     own.readback->start(own.tokens->data(), static_cast<size_t>(own.count) * sizeof(TokenId));

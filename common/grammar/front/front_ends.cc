@@ -7,31 +7,26 @@
 
 namespace troupe::grammar {
 
-static constexpr size_t kChoiceBytesMax = 256u << 10;
-
-StatusOr<Rules> rules_of_json_schema(std::string_view schema, const JsonOptions& options) {
+StatusOr<Symbol> symbol_of_json_schema(RuleBuilder& builder, std::string_view schema,
+                                       const JsonOptions& options) {
   TROUPE_ASSIGN_OR_RETURN(const bj::value root, parse_json(schema, {.bytes_max = kSchemaBytesMax}));
   if (!root.is_object() && !root.is_bool()) return invalid_argument("a schema is an object or a boolean");
   TROUPE_ASSIGN_OR_RETURN(SchemaReader reader, SchemaReader::make(root));
-  return compile_schema(reader, root, options);
+  return compile_schema(builder, reader, root, options);
 }
 
-StatusOr<Rules> rules_of_json_object(const JsonOptions& options) {
+StatusOr<Symbol> symbol_of_json_object(RuleBuilder& builder, const JsonOptions& options) {
   const bj::value any = true;
   TROUPE_ASSIGN_OR_RETURN(SchemaReader reader, SchemaReader::make(any));
-  SchemaContext context(&reader, options);
-  const Symbol object = context.any_object();
-  return context.builder().build(object);
+  return SchemaContext(&builder, &reader, options).any_object();
 }
 
-StatusOr<Rules> rules_of_regex(std::string_view regex) {
-  RuleBuilder builder({});
+StatusOr<Symbol> symbol_of_regex(RuleBuilder& builder, std::string_view regex) {
   TROUPE_ASSIGN_OR_RETURN(const RegexId id, parse_regex(builder.expressions(), regex, {}));
-  return builder.build(Symbol::expression(id));
+  return Symbol::expression(id);
 }
 
-StatusOr<Rules> rules_of_choice(std::span<const std::string> texts) {
-  RuleBuilder builder({});
+StatusOr<Symbol> symbol_of_choice(RuleBuilder& builder, std::span<const std::string> texts) {
   std::vector<RegexId> options;
   size_t bytes = 0;
   for (const std::string& text : texts) {
@@ -40,7 +35,35 @@ StatusOr<Rules> rules_of_choice(std::span<const std::string> texts) {
     if (bytes > kChoiceBytesMax) return invalid_argument("the choices are too long");
     options.push_back(builder.expressions().literal(text));
   }
-  return builder.build(Symbol::expression(builder.expressions().either(std::move(options))));
+  return Symbol::expression(builder.expressions().either(std::move(options)));
+}
+
+template <typename Source, typename... Options>
+static StatusOr<Rules> rules_of(StatusOr<Symbol> (*symbol_of)(RuleBuilder&, Source, Options...),
+                                Source source, Options... options) {
+  RuleBuilder builder({});
+  TROUPE_ASSIGN_OR_RETURN(const Symbol start, symbol_of(builder, source, options...));
+  return builder.build(start);
+}
+
+StatusOr<Rules> rules_of_json_schema(std::string_view schema, const JsonOptions& options) {
+  return rules_of<std::string_view, const JsonOptions&>(symbol_of_json_schema, schema, options);
+}
+
+StatusOr<Rules> rules_of_json_object(const JsonOptions& options) {
+  return rules_of<const JsonOptions&>(symbol_of_json_object, options);
+}
+
+StatusOr<Rules> rules_of_regex(std::string_view regex) {
+  return rules_of(symbol_of_regex, regex);
+}
+
+StatusOr<Rules> rules_of_choice(std::span<const std::string> texts) {
+  return rules_of(symbol_of_choice, texts);
+}
+
+StatusOr<Rules> rules_of_gbnf(std::string_view grammar) {
+  return rules_of(symbol_of_gbnf, grammar);
 }
 
 }  // namespace troupe::grammar

@@ -15,9 +15,10 @@ namespace {
 
 class GbnfCompiler {
  public:
-  explicit GbnfCompiler(const GbnfTree& tree) : tree_(tree), builder_({}), rules_(tree.names.size()) {}
+  GbnfCompiler(RuleBuilder& builder, const GbnfTree& tree)
+      : tree_(tree), builder_(builder), rules_(tree.names.size()) {}
 
-  StatusOr<Rules> compile() {
+  StatusOr<Symbol> compile() {
     int64_t root = -1;
     for (size_t i = 0; i < tree_.names.size(); ++i) {
       if (tree_.bodies[i] < 0)
@@ -25,8 +26,7 @@ class GbnfCompiler {
       if (tree_.names[i] == "root") root = static_cast<int64_t>(i);
     }
     if (root < 0) return invalid_argument("grammar: rule 'root' is not defined");
-    TROUPE_ASSIGN_OR_RETURN(const Symbol start, rule(static_cast<uint32_t>(root), 0));
-    return builder_.build(start);
+    return rule(static_cast<uint32_t>(root), 0);
   }
 
  private:
@@ -88,17 +88,17 @@ class GbnfCompiler {
   }
 
   const GbnfTree& tree_;
-  RuleBuilder builder_;
+  RuleBuilder& builder_;
   std::vector<Rule> rules_;
 };
 
 }  // namespace
 
-StatusOr<Rules> rules_of_gbnf(std::string_view grammar) {
+StatusOr<Symbol> symbol_of_gbnf(RuleBuilder& builder, std::string_view grammar) {
   if (grammar.size() > kGbnfBytesMax) return invalid_argument("the grammar is too long");
   if (!is_valid_utf8(grammar)) return invalid_argument("the grammar is not UTF-8");
   TROUPE_ASSIGN_OR_RETURN(const GbnfTree tree, parse_gbnf(grammar));
-  return GbnfCompiler(tree).compile();
+  return GbnfCompiler(builder, tree).compile();
 }
 
 }  // namespace troupe::grammar

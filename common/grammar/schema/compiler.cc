@@ -70,8 +70,9 @@ static Status fill(SchemaContext& context, RuleId rule, const SchemaSet& schemas
   return {};
 }
 
-StatusOr<Rules> compile_schema(SchemaReader& reader, const bj::value& root, const JsonOptions& options) {
-  SchemaContext context(&reader, options);
+StatusOr<Symbol> compile_schema(RuleBuilder& builder, SchemaReader& reader, const bj::value& root,
+                                const JsonOptions& options) {
+  SchemaContext context(&builder, &reader, options);
   SchemaSet schemas;
   schemas.add(&root);
   const Symbol start = context.rule_of(schemas);
@@ -81,7 +82,7 @@ StatusOr<Rules> compile_schema(SchemaReader& reader, const bj::value& root, cons
       return invalid_argument("the schema is too large");
     TROUPE_RETURN_IF_ERROR(fill(context, rule, schemas));
   }
-  return context.builder().build(start);
+  return start;
 }
 
 }  // namespace troupe::grammar

@@ -9,8 +9,9 @@
 
 namespace troupe::grammar {
 
-// `reader`: of the document whose root is `root`. Errors (kInvalidArgument): a keyword that cannot be
-// enforced, with its path; no value passes; past a bound.
-StatusOr<Rules> compile_schema(SchemaReader& reader, const bj::value& root, const JsonOptions& options);
+// The values that pass. `reader`: of the document whose root is `root`. Errors (kInvalidArgument): a keyword
+// that cannot be enforced, with its path; past a bound.
+StatusOr<Symbol> compile_schema(RuleBuilder& builder, SchemaReader& reader, const bj::value& root,
+                                const JsonOptions& options);
 
 }  // namespace troupe::grammar

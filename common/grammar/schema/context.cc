@@ -7,8 +7,8 @@
 
 namespace troupe::grammar {
 
-SchemaContext::SchemaContext(SchemaReader* reader, const JsonOptions& options)
-    : reader_(reader), builder_({}), layout_(JsonLayout::make(builder_.expressions(), options)) {}
+SchemaContext::SchemaContext(RuleBuilder* builder, SchemaReader* reader, const JsonOptions& options)
+    : builder_(*builder), reader_(reader), layout_(JsonLayout::make(builder_.expressions(), options)) {}
 
 Symbol SchemaContext::rule_of(const SchemaSet& schemas) {
   if (std::all_of(schemas.schemas.begin(), schemas.schemas.end(), is_any_schema)) return any_value();

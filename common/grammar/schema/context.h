@@ -15,8 +15,8 @@ namespace troupe::grammar {
 
 class SchemaContext {
  public:
-  // `reader` must outlive this.
-  SchemaContext(SchemaReader* reader, const JsonOptions& options);
+  // Both must outlive this.
+  SchemaContext(RuleBuilder* builder, SchemaReader* reader, const JsonOptions& options);
 
   // The rule of these schemas, to be filled later.
   Symbol rule_of(const SchemaSet& schemas);
@@ -32,8 +32,8 @@ class SchemaContext {
   const JsonLayout& layout() const { return layout_; }
 
  private:
+  RuleBuilder& builder_;
   SchemaReader* reader_;
-  RuleBuilder builder_;
   JsonLayout layout_;
   absl::flat_hash_map<SchemaSet, RuleId> rules_;
   std::vector<std::pair<RuleId, SchemaSet>> pending_;

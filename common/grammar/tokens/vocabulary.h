@@ -26,10 +26,20 @@ struct Slice {
   TokenTrie others{};
 };
 
+// Special tokens are no text of an answer, but a grammar may ask for one by name: theirs is this byte, which
+// UTF-8 has nowhere, and the name.
+inline constexpr char kMarkByte = '\xFF';
+inline std::string mark_text(std::string_view name) {
+  return kMarkByte + std::string(name);
+}
+inline bool is_mark_or_empty(std::string_view text) {
+  return text.empty() || text.front() == kMarkByte;
+}
+
 class Vocabulary {
  public:
-  // `texts`: bytes of each token, by id; empty for those that are no text (special tokens, unused ids), which
-  // no grammar allows. `end_tokens`: ids that end an answer, allowed where it is complete.
+  // `texts`: bytes of each token, by id; mark_text() of special ones; empty for those that are no text (unused
+  // ids), which no grammar allows. `end_tokens`: ids that end an answer, allowed where it is complete.
   // Errors (kInvalidArgument): a text or an id out of bounds.
   static StatusOr<std::shared_ptr<const Vocabulary>> make(std::vector<std::string> texts,
                                                           std::vector<int32_t> end_tokens);

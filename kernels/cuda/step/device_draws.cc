@@ -26,28 +26,28 @@ void device_draws(std::span<const SampleRow> rows, const DrawPlaces& places, std
   for (const SampleRow& row : rows) {
     const auto first_edit = static_cast<int32_t>(edits.size());
     edits.insert(edits.end(), row.edits.begin(), row.edits.end());
-    const bool has_chain = row.chain != nullptr;
-    if (has_chain && row.chain->has_late_penalties()) {  // the biases alone are edits of the row
+    if (row.chain != nullptr && row.chain->has_late_penalties()) {  // the biases alone are edits of the row
       for (auto edit = edits.begin() + first_edit; edit != edits.end(); ++edit) edit->emitted_count = -1;
     }
     const DrawParams& draw = row.draw;
-    draws.push_back({.random = counter_bits(draw.seed, draw.position),
-                     .scale = draw.temperature > 0 && !has_chain ? draw_scale(draw.temperature) : 0.0f,
-                     .top_k = draw.top_k,
-                     .top_p = draw.top_p,
-                     .min_p = draw.min_p,
-                     .penalties = row.penalties,
-                     .first_edit = first_edit,
-                     .end_edit = static_cast<int32_t>(edits.size()),
-                     .last_drawn = row.last_drawn >= 0 ? places.drawn + row.last_drawn : nullptr,
-                     .out = out++});
+    draws.push_back(
+        {.random = counter_bits(draw.seed, draw.position),
+         .scale = draw.temperature > 0 && !row.is_drawn_by_host() ? draw_scale(draw.temperature) : 0.0f,
+         .top_k = draw.top_k,
+         .top_p = draw.top_p,
+         .min_p = draw.min_p,
+         .penalties = row.penalties,
+         .first_edit = first_edit,
+         .end_edit = static_cast<int32_t>(edits.size()),
+         .last_drawn = row.last_drawn >= 0 ? places.drawn + row.last_drawn : nullptr,
+         .out = out++});
   }
 }
 
-void draw_by_chains(Backend& backend, const SampleParams& params) {
-  std::vector<size_t> places;  // of the rows that have a chain
+void draw_on_host(Backend& backend, const SampleParams& params) {
+  std::vector<size_t> places;  // of the rows that it is to draw from
   for (size_t s = 0; s < params.rows.size(); ++s) {
-    if (params.rows[s].chain != nullptr) places.push_back(s);
+    if (params.rows[s].is_drawn_by_host()) places.push_back(s);
   }
   if (places.empty()) return;
   const auto vocab = static_cast<size_t>(params.logits.shape[1]);
@@ -61,7 +61,10 @@ void draw_by_chains(Backend& backend, const SampleParams& params) {
   const auto draw = [&] {
     for (size_t i = next++; i < places.size(); i = next++) {
       const size_t at = places[i] - first;
-      tokens[at] = draw_by_chain({logits.get() + at * vocab, vocab}, params.rows[places[i]]);
+      const SampleRow& row = params.rows[places[i]];
+      const std::span<float> of_row(logits.get() + at * vocab, vocab);
+      apply_mask(of_row, row.mask);
+      tokens[at] = row.chain != nullptr ? draw_by_chain(of_row, row) : draw_token(of_row, row.draw);
     }
   };
   std::vector<std::thread> others;

@@ -13,7 +13,7 @@ namespace troupe::cuda {
 // A row of sample() as the device has it, sent as bytes; its edits are [first_edit, end_edit) of all rows'.
 struct DeviceDraw {
   uint64_t random;  // counter_bits()
-  float scale;      // draw_scale(); 0: greedy, as are rows with a chain, which the host draws
+  float scale;      // draw_scale(); 0: greedy, as are rows that the host draws from
   int32_t top_k;    // 0: off
   float top_p, min_p;
   LogitPenalties penalties;
@@ -34,9 +34,9 @@ struct DrawPlaces {
 void device_draws(std::span<const SampleRow> rows, const DrawPlaces& places, std::vector<DeviceDraw>& draws,
                   std::vector<LogitEdit>& edits);
 
-// Replaces in params.out the tokens of rows that have a chain (sampler_chain.h): the device edits their
-// logits, the host draws, in some threads where the rows are many. Waits for the device.
-void draw_by_chains(Backend& backend, const SampleParams& params);
+// Replaces in params.out the tokens of rows that have a chain (sampler_chain.h) or a mask: the device edits
+// their logits, the host draws, in some threads where the rows are many. Waits for the device.
+void draw_on_host(Backend& backend, const SampleParams& params);
 
 // Ids of embed() as the device has them: behind them, at an even place, the address of the tokens that ids
 // below zero refer to. `out` is overwritten.

@@ -239,8 +239,6 @@ TEST(ApiParse, RefusesUnsupportedFieldsUnlessNeutral) {
   const std::vector<std::pair<std::string, std::vector<std::string>>> refused = {
       {"best_of", {"2"}},
       {"echo", {"true"}},
-      {"response_format", {R"({"type":"json_object"})", R"({"type":"text","x":1})", "\"text\""}},
-      {"tool_choice", {"\"required\"", R"({"type":"function"})"}},
       {"functions", {"[{}]"}},
       {"function_call", {R"({"name":"f"})"}},
       {"audio", {"{}"}},
@@ -295,11 +293,13 @@ TEST(ApiParse, RefusesUnsupportedFieldsUnlessNeutral) {
 TEST(ApiParse, ReadsWhatIsAskedOfCallsAndThoughts) {
   auto plain = chat_with("");
   ASSERT_TRUE(plain.ok());
-  EXPECT_TRUE(plain->finds_calls && plain->parallel_tool_calls && plain->include_reasoning);
+  EXPECT_TRUE(plain->tool_choice == ToolChoice::kAuto && plain->parallel_tool_calls &&
+              plain->include_reasoning);
   auto asked = chat_with(
       R"(,"tool_choice":"none","parallel_tool_calls":false,"include_reasoning":false,"reasoning_effort":"low")");
   ASSERT_TRUE(asked.ok()) << asked.error().message;
-  EXPECT_FALSE(asked->finds_calls || asked->parallel_tool_calls || asked->include_reasoning);
+  EXPECT_EQ(asked->tool_choice, ToolChoice::kNone);
+  EXPECT_FALSE(asked->parallel_tool_calls || asked->include_reasoning);
   EXPECT_EQ(asked->reasoning_effort, "low");
   EXPECT_EQ(chat_with(R"(,"tool_choice":"any")").error().param, "tool_choice");
 }
