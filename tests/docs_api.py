@@ -16,6 +16,7 @@ PASSED = "common/api/passed_paths.h"
 # Tables of fields, and the readers of those that have no row, each with what a name stands in.
 FIELD_TABLES = {
     "common/api/parse.cc": r'\{"(\w+)", (?:true|false), (?:true|false), read_',
+    "common/api/read_format.cc": r'\{"(\w+)", Kind::',
     "common/api/unsupported.cc": r'\{"(\w+)", k(?:Chat|Completion|Both), ',
     "common/api/read_samplers.cc": r'\{"([a-z_]+)", SamplerField',
     "common/api/tokenize.cc": r'name == "(\w+)"',

@@ -29,7 +29,7 @@ struct LoadedModel {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<TokenCache> token_cache;
   std::unique_ptr<DryBreakerCache> breaker_cache;
-  std::unique_ptr<GrammarCache> grammar_cache;  // null where no model runs
+  std::unique_ptr<GrammarCache> grammar_cache;                          // null where no model runs
   std::unique_ptr<ChatTemplate> chat_template;                          // null where the model has none
   std::unique_ptr<ChatTemplate> tool_template;                          // likewise
   std::map<std::string, std::unique_ptr<ChatTemplate>> more_templates;  // by name

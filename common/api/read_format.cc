@@ -80,12 +80,12 @@ constexpr Row kRows[] = {
     {"guided_json", Kind::kJsonSchema},
     {"guided_json_object", Kind::kJsonObject},
     {"guided_regex", Kind::kRegex},
-    {"guided_whitespace_pattern"},
+    {"guided_whitespace_pattern", Kind::kJsonObject},
     {"json_schema", Kind::kJsonSchema},
     {"regex", Kind::kRegex},
     {"regex_pattern", Kind::kRegex},
-    {"response_format"},
-    {"structured_outputs"},
+    {"response_format", Kind::kJsonObject},
+    {"structured_outputs", Kind::kJsonObject},
 };
 // Members of structured_outputs.
 constexpr Row kMembers[] = {

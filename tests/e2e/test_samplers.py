@@ -135,7 +135,7 @@ def test_an_answer_has_its_fewest_tokens(fleet):
 
 @pytest.mark.parametrize("fields, param", [
     ({"guidance_scale": 1.5}, "guidance_scale"), ({"cfg_scale": 2}, "cfg_scale"), ({"banned_strings": ["x", 1]}, "banned_strings[1]"),
-    ({"grammar_string": "root ::= \"x\""}, "grammar_string"), ({"skew": 0.3}, "skew"), ({"top_n_sigma": 1}, "top_n_sigma"),
+    ({"grammar_string": "root ::= other"}, "grammar_string"), ({"skew": 0.3}, "skew"), ({"top_n_sigma": 1}, "top_n_sigma"),
     ({"typical": 1.5}, "typical"), ({"xtc_probability": 2}, "xtc_probability"), ({"mirostat_mode": 3}, "mirostat_mode"),
     ({"dry_multiplier": 1, "dry_base": 1000}, "dry_base"), ({"sampler_order": [9]}, "sampler_order[0]"),
     ({"dry_multiplier": 1, "dry_sequence_breakers": [1]}, "dry_sequence_breakers[0]"), ({"min_tokens": 41}, "min_tokens"),

@@ -3,6 +3,7 @@ for chunk, wherever another worker goes on with it."""
 import json
 
 import httpx
+import jsonschema
 import openai
 import pytest
 
@@ -11,6 +12,10 @@ from scripted_model import write_model
 
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": properties}}}
          for name, properties in {"roll_dice": {"sides": {"type": "integer"}, "note": {"type": "string"}}, "get_weather": {"city": {"type": "string"}}}.items()]
+# Whose arguments end, whatever the model would say.
+CLOSED = [{"type": "function", "function": {"name": name, "strict": True, "parameters": {
+    "type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}}}
+    for name, properties in {"roll_dice": {"sides": {"enum": [6, 20]}}, "get_weather": {"city": {"type": "string", "maxLength": 6}}}.items()]
 MESSAGES = [{"role": "user", "content": "Roll a die; and the weather?"}]
 THOUGHT = "The user wants dice and weather."
 CALLS = [("roll_dice", {"sides": 20, "note": "a } b"}), ("get_weather", {"city": "Ulm"})]
@@ -83,10 +88,19 @@ def test_requests_choose(client):
     assert cut.finish_reason == "length" and cut.message.tool_calls[0].function.name == "roll_dice"
     with pytest.raises(json.JSONDecodeError):
         json.loads(cut.message.tool_calls[0].function.arguments)
-    for choice in ("required", {"type": "function", "function": {"name": "roll_dice"}}):
-        with pytest.raises(openai.BadRequestError) as refused:
-            ask(client, tool_choice=choice)
-        assert refused.value.param == "tool_choice"
+
+
+def test_calls_that_must_come_do(client):
+    for choice, names in (("required", {"roll_dice", "get_weather"}), ({"type": "function", "function": {"name": "get_weather"}}, {"get_weather"})):
+        for more in ({"stream": False}, {"temperature": 1, "seed": 3}):
+            answer = ask(client, tool_choice=choice, max_tokens=400, parallel_tool_calls=False, tools=CLOSED, **more).choices[0]
+            assert answer.finish_reason == "tool_calls" and answer.message.reasoning is not None, answer
+            ((name, arguments),) = named(answer.message.tool_calls)
+            assert name in names
+            jsonschema.validate(arguments, next(tool["function"]["parameters"] for tool in CLOSED if tool["function"]["name"] == name))
+    with pytest.raises(openai.BadRequestError) as refused:
+        ask(client, tool_choice={"type": "function", "function": {"name": "fly"}})
+    assert refused.value.param == "tool_choice.function.name"
 
 
 def chunks_of(worker, body):

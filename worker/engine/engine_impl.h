@@ -81,6 +81,7 @@ struct Engine::Impl {
   struct StepInFlight {
     std::vector<Drawn> drawn;
     std::vector<ScoredRows> scored;
+    std::vector<GrammarState*> masked;  // their masks are filled while the step is computed
     bool must_wait = false;  // logits are wanted, or the next step's draws hang on this one's tokens
     TimePoint begin{};
   };
@@ -121,7 +122,6 @@ struct Engine::Impl {
   // order, and the items whose logits are scored.
   std::vector<SampleRow> draws;
   std::vector<int32_t> shown;
-  std::vector<GrammarState*> masked;  // their masks are filled while the step is computed
   StepInFlight next;
   // The step before it, until it is collected.
   std::optional<StepInFlight> under_way;

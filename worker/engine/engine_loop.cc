@@ -85,9 +85,9 @@ void Engine::Impl::step() {
     prepare(batch);
     next.begin = begin;
     const std::function<void()> fill_masks = [this] {
-      for (GrammarState* grammar : masked) grammar->fill_mask();
+      for (GrammarState* grammar : next.masked) grammar->fill_mask();
     };
-    status = runner->launch(batch, {draws, shown, masked.empty() ? nullptr : &fill_masks});
+    status = runner->launch(batch, {draws, shown, next.masked.empty() ? nullptr : &fill_masks});
   }
   if (under_way) finish_step();
   if (batch.empty()) return;
@@ -100,7 +100,6 @@ void Engine::Impl::step() {
 void Engine::Impl::prepare(const Batch& batch) {
   draws.clear();
   shown.clear();
-  masked.clear();
   int32_t item_row = 0;  // the item's first row within the step
   for (const BatchItem& item : batch.items) {
     Sequence& sequence = sequences.at(item.id);
@@ -118,7 +117,7 @@ void Engine::Impl::prepare(const Batch& batch) {
       shown.push_back(static_cast<int32_t>(draws.size()));
     }
     draws.push_back(sequence.draw_at(position, -1 - item.ids.back()));
-    if (!draws.back().mask.empty()) masked.push_back(sequence.grammar());
+    if (!draws.back().mask.empty()) next.masked.push_back(sequence.grammar());
     // Where the host draws, the launch has waited for the step already.
     next.must_wait |= draws.back().is_drawn_by_host();
   }

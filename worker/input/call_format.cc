@@ -174,7 +174,7 @@ ApiResult<Format> CallFormat::calls(std::span<const CalledFunction> functions, b
 ApiResult<Format> CallFormat::text_with_calls(std::span<const CalledFunction> functions) {
   if (auto fault = check_names(functions)) return *std::move(fault);
   if (style_ == Style::kLlama) {
-    // What does not begin as a call, and does not announce one, is text.
+    // Text is what does not begin as a call and does not announce one.
     Format first{.kind = Format::Kind::kRegex, .text = "[^{\\s]"};
     Format text = Format::sequence({std::move(first), Format::free(speller_.spell_all(form_.openings))});
     return Format::either({llama_calls(functions, /*parallel=*/true), Format::optional(std::move(text))});

@@ -13,7 +13,7 @@ namespace {
 // Processor time that a grammar may take: texts of other requests wait for the thread.
 constexpr auto kCompileMax = std::chrono::seconds(2);
 
-// Of each grammar, at most; most need a hundredth of it.
+// Limit of each grammar's; most need a hundredth of it.
 constexpr size_t kGrammarBytesMax = size_t{16} << 20;
 
 bool finds_first_space_stripped(const Tokenizer& tokenizer) {

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "worker/input/call_format.h"
 #include "worker/input/mark_speller.h"
-#include "worker/input/prompt_pipeline.h"
 #include "worker/input/structural_tag.h"
 
 namespace troupe {
@@ -102,7 +101,7 @@ ApiResult<std::optional<Format>> with_calls(const ModelForms& forms, const Gener
   return std::optional<Format>(Format::either({*std::move(content), *std::move(calls)}));
 }
 
-// What an answer may begin with before the content: thoughts, to which no grammar applies.
+// Thoughts, to which no grammar applies, may stand before the content.
 Format behind_thoughts(const AnswerSyntax& syntax, bool goes_on, Format content, MarkSpeller& speller) {
   const ThoughtForm& form = *syntax.thoughts;
   const Format breaks{.kind = Format::Kind::kRegex, .text = "[\\r\\n]{0,4}"};
@@ -110,7 +109,7 @@ Format behind_thoughts(const AnswerSyntax& syntax, bool goes_on, Format content,
     const std::string final_mark = speller.spell("<|channel|>final<|message|>");
     return Format::sequence({Format::until(final_mark, {final_mark}), std::move(content)});
   }
-  // Of marks that differ in what stands before them, the shortest.
+  // The shortest counts of marks that differ in what stands before them.
   std::vector<std::string_view> closes;
   for (const std::string_view mark : form.closes) {
     const bool is_shortest = std::none_of(form.closes.begin(), form.closes.end(), [mark](auto other) {
@@ -177,9 +176,9 @@ StatusOr<std::shared_ptr<const grammar::CompiledGrammar>> compiled(GrammarCache&
 
 }  // namespace
 
-std::optional<ApiError> take_grammar(GrammarCache* cache, const Tokenizer& tokenizer, const ModelForms& forms,
-                                     const GenerateRequest& request, PreparedRequest& prepared) {
-  MarkSpeller speller(&tokenizer);
+std::optional<ApiError> take_grammar(const GrammarModel& model, const GenerateRequest& request,
+                                     const AnswerSyntax& syntax, std::span<EngineRequest* const> prompts) {
+  MarkSpeller speller(&model.tokenizer);
   std::optional<Format> content;
   if (request.format) {
     auto format = format_of(*request.format, speller);
@@ -188,7 +187,7 @@ std::optional<ApiError> take_grammar(GrammarCache* cache, const Tokenizer& token
   }
   const bool is_chat = request.kind == GenerateRequest::Kind::kChat;
   if (is_chat) {
-    auto with = with_calls(forms, request, std::move(content), speller);
+    auto with = with_calls(model.forms, request, std::move(content), speller);
     if (!with.ok()) return with.error();
     content = *std::move(with);
   }
@@ -196,28 +195,21 @@ std::optional<ApiError> take_grammar(GrammarCache* cache, const Tokenizer& token
   const std::string field = request.format       ? request.format->field
                             : must_call(request) ? "tool_choice"
                                                  : "tools";
-  if (cache == nullptr) return unsupported(field, "this worker's answers are filler text.");
-  if (is_chat && prepared.syntax.thoughts != nullptr) {
-    content = behind_thoughts(prepared.syntax, request.continue_final_message, *std::move(content), speller);
-  }
-  AnswerGrammar grammar;
-  grammar.begun = begun_answer(request, prepared.syntax, speller);
-  const auto settle = [&](EngineRequest& engine) -> std::optional<ApiError> {
-    auto found = compiled(*cache, *content, !engine.continues_text);
+  if (model.cache == nullptr) return unsupported(field, "this worker's answers are filler text.");
+  if (syntax.thoughts != nullptr)
+    content = behind_thoughts(syntax, request.continue_final_message, *std::move(content), speller);
+  const std::string begun = begun_answer(request, syntax, speller);
+  for (EngineRequest* const engine : prompts) {
+    auto found = compiled(*model.cache, *content, !engine->continues_text);
     if (!found.ok()) return refused(field, found.status());
-    engine.grammar = {*std::move(found), grammar.begun};
-    show_tokens(speller.tokens(), engine);
-    if (grammar.begun.empty()) return std::nullopt;
-    grammar::GrammarMatcher matcher(engine.grammar.compiled);
-    const auto accepted = matcher.accept_text(grammar.begun);
-    if (accepted.ok() && *accepted) return std::nullopt;
+    engine->grammar = {*std::move(found), begun};
+    show_tokens(speller.tokens(), *engine);
+    if (begun.empty()) continue;
+    const auto accepted = grammar::GrammarMatcher(engine->grammar.compiled).accept_text(begun);
+    if (accepted.ok() && *accepted) continue;
     return ApiError::bad_field(
         "messages",
         absl::StrCat("the message that the answer goes on with does not begin as '", field, "' asks for."));
-  };
-  if (auto fault = settle(prepared.engine)) return fault;
-  for (PreparedPrompt& more : prepared.more) {
-    if (auto fault = settle(more.engine)) return fault;
   }
   return std::nullopt;
 }

@@ -4,22 +4,27 @@
 // around them in the model's own way to write.
 
 #include <optional>
+#include <span>
 
 #include "common/api/api.h"
-#include "worker/engine/answer_grammar.h"
+#include "worker/engine/engine.h"
 #include "worker/input/grammar_cache.h"
 #include "worker/input/prepare_answer.h"
 
 namespace troupe {
 
-struct EngineRequest;
-struct PreparedRequest;
+// The served model's parts that a grammar is made with.
+struct GrammarModel {
+  GrammarCache* cache =
+      nullptr;  // null: its answers follow no grammar, which is an error if one is asked for
+  const Tokenizer& tokenizer;
+  const ModelForms& forms;
+};
 
-// Sets the engine requests' grammars, all prompts'. REQUIRES: prompts and syntax are settled, and what was
-// sent of a resumed answer is not. `cache`: of the model; null: it has no grammars, which is an error where
-// one is asked for. Errors: 400 that name the field.
-std::optional<ApiError> take_grammar(GrammarCache* cache, const Tokenizer& tokenizer, const ModelForms& forms,
-                                     const GenerateRequest& request, PreparedRequest& prepared);
+// Sets the grammar of the request's prompts. `syntax`: of a chat. REQUIRES: the engine requests' other fields
+// are settled. Errors: 400 that name the field.
+std::optional<ApiError> take_grammar(const GrammarModel& model, const GenerateRequest& request,
+                                     const AnswerSyntax& syntax, std::span<EngineRequest* const> prompts);
 
 // Replays the tokens that were sent of an answer. Errors: they do not follow the grammar, or go on behind its
 // end; else whether the answer ends with them.

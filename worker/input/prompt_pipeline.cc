@@ -257,7 +257,12 @@ ApiResult<PreparedRequest> prepare_parsed(const ServedModel& model, const Genera
     prepared.syntax = std::move(answer.syntax);
     prepared.engine.shown_special = std::move(answer.shown_special);
   }
-  if (!fault) fault = take_grammar(model.grammar_cache, *model.tokenizer, model.forms, request, prepared);
+  if (!fault) {
+    std::vector<EngineRequest*> prompts = {&prepared.engine};
+    for (PreparedPrompt& more : prepared.more) prompts.push_back(&more.engine);
+    fault =
+        take_grammar({model.grammar_cache, *model.tokenizer, model.forms}, request, prepared.syntax, prompts);
+  }
   if (!fault) fault = check_scores(request, prepared);
   if (fault) return *std::move(fault);
   prepared.kind = request.kind;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What an answer looks like, put together of parts: what a request asks for (a schema, a regular expression
+// The form of an answer, put together of parts: what a request asks for (a schema, a regular expression
 // …), and what stands around it in a model's own way to write thoughts and calls of tools.
 
 #include <cstdint>

@@ -72,7 +72,7 @@ JsonLexemes make() {
   lexemes.boolean = set.either({set.literal("true"), set.literal("false")});
   lexemes.null = set.literal("null");
   ByteSet spaces;
-  for (const char c : {' ', '\t', '\n', '\r'}) spaces.add(static_cast<uint8_t>(c));
+  for (const char c : {' ', '\t', '\n'}) spaces.add(static_cast<uint8_t>(c));
   lexemes.space = set.repeat(set.bytes(spaces), 0, kSpaceMax);
   derive_all(set);
   lexemes.base_size = static_cast<RegexId>(set.size());

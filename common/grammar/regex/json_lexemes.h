@@ -18,10 +18,12 @@ struct JsonLexemes {
   RegexId number = 0;      // at most 18 digits before the point and behind it, exponents of one or two
   RegexId boolean = 0;
   RegexId null = 0;
-  RegexId space = 0;      // whitespace between lexemes, at most kSpaceMax characters
+  // Whitespace between lexemes, as printers of JSON write it: at most kSpaceMax characters, no carriage
+  // return. (Models that are not sure what to say next may say nothing else.)
+  RegexId space = 0;
   RegexId base_size = 0;  // expressions with lesser ids are common to all grammars
 };
-inline constexpr uint32_t kSpaceMax = 40;
+inline constexpr uint32_t kSpaceMax = 24;
 
 const JsonLexemes& json_lexemes();
 

@@ -10,8 +10,8 @@
 namespace troupe::grammar {
 
 struct JsonOptions {
-  // Whether whitespace may stand wherever JSON permits (at most kSpaceMax characters at a place), but before
-  // the value and behind it. Else items and names are followed by exactly these.
+  // Whether whitespace (JsonLexemes::space) may stand wherever JSON permits, but before the value and behind
+  // it. Else items and names are followed by exactly these.
   bool any_whitespace = true;
   std::string item_separator = ", ";
   std::string key_separator = ": ";

@@ -38,9 +38,9 @@ inline bool is_mark_or_empty(std::string_view text) {
 
 class Vocabulary {
  public:
-  // `texts`: bytes of each token, by id; mark_text() of special ones; empty for those that are no text (unused
-  // ids), which no grammar allows. `end_tokens`: ids that end an answer, allowed where it is complete.
-  // Errors (kInvalidArgument): a text or an id out of bounds.
+  // `texts`: bytes of each token, by id; mark_text() of special ones; empty for those that are no text
+  // (unused ids), which no grammar allows. `end_tokens`: ids that end an answer, allowed where it is
+  // complete. Errors (kInvalidArgument): a text or an id out of bounds.
   static StatusOr<std::shared_ptr<const Vocabulary>> make(std::vector<std::string> texts,
                                                           std::vector<int32_t> end_tokens);
 
