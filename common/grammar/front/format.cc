@@ -45,6 +45,12 @@ StatusOr<Symbol> symbol_of_parts(RuleBuilder& builder, const Format& format, int
                           : builder.repeat(parts[0], format.min, format.max);
 }
 
+StatusOr<Symbol> symbol_of_source(RuleBuilder& builder, const Format& format) {
+  if (format.kind == Format::Kind::kSchema) return symbol_of_json_schema(builder, format.text, format.json);
+  if (format.kind == Format::Kind::kRegex) return symbol_of_regex(builder, format.text);
+  return symbol_of_gbnf(builder, format.text);
+}
+
 StatusOr<Symbol> symbol_of(RuleBuilder& builder, const Format& format, int depth) {
   constexpr int kDepthMax = 64;
   TROUPE_RETURN_IF_ERROR(count_work(1024));
@@ -53,14 +59,15 @@ StatusOr<Symbol> symbol_of(RuleBuilder& builder, const Format& format, int depth
   switch (format.kind) {
     case Format::Kind::kText:
       return Symbol::expression(builder.expressions().literal(format.text));
-    case Format::Kind::kSchema:
-      return symbol_of_json_schema(builder, format.text, format.json);
     case Format::Kind::kObject:
       return symbol_of_json_object(builder, format.json);
+    case Format::Kind::kSchema:
     case Format::Kind::kRegex:
-      return symbol_of_regex(builder, format.text);
-    case Format::Kind::kGbnf:
-      return symbol_of_gbnf(builder, format.text);
+    case Format::Kind::kGbnf: {
+      auto symbol = symbol_of_source(builder, format);
+      if (symbol.ok() || format.name.empty()) return symbol;
+      return annotate(symbol.status(), format.name);
+    }
     case Format::Kind::kFree:
       return Symbol::expression(free_text(builder.expressions(), format));
     case Format::Kind::kUntil:

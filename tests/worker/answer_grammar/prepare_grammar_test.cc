@@ -86,6 +86,8 @@ struct Prepared {
       // The marks that calls are made of are rare in free text.
       TokenId token = tokens[random() % tokens.size()];
       if (random() % 4 == 0) token = tokens.back();
+      const bool may_open = std::find(tokens.begin(), tokens.end(), '{') != tokens.end();
+      if (i == 0 && may_open && seed % 4 == 0) token = '{';
       if (token == end) break;
       EXPECT_TRUE(matcher.accept(token).value_or(false));
       text += detokenizer.push(token);
