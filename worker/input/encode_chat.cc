@@ -8,6 +8,7 @@
 
 #include "common/json/wide_integers.h"
 #include "common/json/wide_json.h"
+#include "worker/input/message_ends.h"
 #include "worker/input/own_tokens.h"
 #include "worker/input/prompt_pipeline.h"
 #include "worker/text/chat_context.h"
@@ -178,6 +179,8 @@ ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& model, const Gene
   const auto lost = lost_message(request.messages, cut.text);
   if (lost && leaves_out(renderer, request, *lost, how.add_generation_prompt && !how.continue_final_message))
     return lost_message_error(request, *lost);
+  if (how.message_ends != nullptr)
+    *how.message_ends = message_ends(*model.tokenizer, request.messages, cut.text, *ids);
   return ids;
 }
 

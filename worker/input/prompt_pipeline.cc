@@ -8,6 +8,7 @@
 #include "worker/input/prepare_resume.h"
 #include "worker/input/prepare_samplers.h"
 #include "worker/input/shared_prefix.h"
+#include "worker/input/truncate_chat.h"
 
 namespace troupe {
 
@@ -209,9 +210,19 @@ std::optional<ApiError> settle(const ServedModel& model, const GenerateRequest& 
   return take_samplers({*model.tokenizer, model.config, model.breaker_cache}, *request.samplers, engine);
 }
 
-std::optional<ApiError> prepare_chat(const ServedModel& model, const GenerateRequest& request, uint64_t seed,
-                                     PreparedPrompt& out) {
-  auto prompt = encode_chat(model, request, encoding_of(request));
+// Cuts `request` to what fits, where it asks for that.
+std::optional<ApiError> prepare_chat(const ServedModel& model, GenerateRequest& request, uint64_t seed,
+                                     PreparedRequest& out) {
+  if (request.truncation) {
+    auto chat = truncate_chat(model, request);
+    if (!chat.ok()) return chat.error();
+    out.places = std::move(chat->places);
+    out.next_beginning = std::move(chat->next_beginning);
+    return settle(model, request, "messages", std::move(chat->prompt), seed, out);
+  }
+  ChatEncoding how = encoding_of(request);
+  how.message_ends = &out.places.message_ends;
+  auto prompt = encode_chat(model, request, how);
   if (!prompt.ok()) return prompt.error();
   return settle(model, request, "messages", std::move(*prompt), seed, out);
 }
@@ -240,8 +251,15 @@ std::optional<ApiError> prepare_more(const ServedModel& model, const GenerateReq
 
 }  // namespace
 
-ApiResult<PreparedRequest> prepare_parsed(const ServedModel& model, const GenerateRequest& request,
-                                          uint64_t random_seed, const RoutingHints& hints) {
+CacheBreak PromptPlaces::break_at(int64_t token) const {
+  const auto behind = std::upper_bound(message_ends.begin(), message_ends.end(), token);
+  const auto last = static_cast<int32_t>(message_ends.size()) - 1;
+  const int32_t message = std::min(static_cast<int32_t>(behind - message_ends.begin()), last);
+  return {message < fixed_count ? message : message + left_out, token};
+}
+
+ApiResult<PreparedRequest> prepare_parsed(const ServedModel& model, GenerateRequest request,
+                                          uint64_t random_seed, RoutingHints hints) {
   if (!is_named(model, request.model)) return ApiError::not_found_model(request.model);
   if (auto fault = check_bias(model.config, request)) return *std::move(fault);
   const uint64_t seed = request.resume ? request.resume->seed : request.seed.value_or(random_seed);
@@ -267,6 +285,8 @@ ApiResult<PreparedRequest> prepare_parsed(const ServedModel& model, const Genera
   spec.set = hints.set;
   spec.planned = hints.planned;
   spec.session = hints.session;
+  if (prepared.places.left_out > 0)
+    hints.prefix_messages = std::min<int64_t>(hints.prefix_messages, prepared.places.fixed_count);
   spec.prefix_count = shared_prefix_count(model, request, prepared.engine.prompt, hints);
   if (request.resume) {
     const int64_t room = model.total_count_max - static_cast<int64_t>(prepared.engine.prompt.size());
@@ -282,7 +302,7 @@ ApiResult<PreparedRequest> prepare_request(const ServedModel& model, GenerateReq
   auto request = kind == GenerateRequest::Kind::kChat ? parse_chat_request(body, model.api)
                                                       : parse_completion_request(body, model.api);
   if (!request.ok()) return request.error();
-  return prepare_parsed(model, *request, random_seed, hints);
+  return prepare_parsed(model, *std::move(request), random_seed, hints);
 }
 
 int64_t prompt_bytes_bound(const Tokenizer& tokenizer, int64_t token_count) {

@@ -69,6 +69,16 @@ inline bool is_named(const ServedModel& model, std::string_view name) {
   return name.empty() || name == model.name;
 }
 
+// The places of a chat's messages in its prompt.
+struct PromptPlaces {
+  std::vector<int32_t> message_ends;  // ChatEncoding's; none: not a chat
+  int32_t fixed_count = 0;            // messages before those that were left out of the prompt
+  int32_t left_out = 0;
+
+  // The message that a token is part of, by its place in the body. REQUIRES: a chat's
+  CacheBreak break_at(int64_t token) const;
+};
+
 struct PreparedPrompt {
   EngineRequest engine;  // its first choice's; the others differ in their seed
   std::optional<EchoedPrompt> echo;
@@ -81,6 +91,8 @@ struct PreparedRequest : PreparedPrompt {
   int32_t choice_count = 1;              // of each prompt
   std::vector<PreparedPrompt> more;      // of a list of prompts, those after the first
   AnswerSyntax syntax;                   // of a chat's answer
+  PromptPlaces places;                   // of a chat's messages
+  std::vector<TokenId> next_beginning;   // TruncatedChat's, to be computed behind the answer
   // A resumed stream:
   bool begun = false;                        // something was sent: no role and no echo again
   FinishReason ended = FinishReason::kNone;  // the sent ids end the answer: nothing is to be computed
@@ -103,8 +115,8 @@ ApiResult<PreparedRequest> prepare_request(const ServedModel& model, GenerateReq
                                            std::string_view body, uint64_t random_seed,
                                            const RoutingHints& hints = {});
 // The same for a parsed request.
-ApiResult<PreparedRequest> prepare_parsed(const ServedModel& model, const GenerateRequest& request,
-                                          uint64_t random_seed, const RoutingHints& hints = {});
+ApiResult<PreparedRequest> prepare_parsed(const ServedModel& model, GenerateRequest request,
+                                          uint64_t random_seed, RoutingHints hints = {});
 
 // Encodes a text, or a chat as the model's template renders it. Errors as prepare_request's.
 ApiResult<std::vector<TokenId>> encode_text(const ServedModel& model, std::string_view text, bool add_special,
@@ -116,6 +128,9 @@ struct ChatEncoding {
   bool add_generation_prompt = true;
   bool add_special = false;  // templates write BOS themselves
   bool continue_final_message = false;
+  // Set, if not null, to the tokens up to the end of each message's text. A message whose text is not found
+  // in the prompt as it came (templates trim, move and drop) ends where the one before it does.
+  std::vector<int32_t>* message_ends = nullptr;
 };
 ChatEncoding encoding_of(const GenerateRequest& request);
 ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& model, const GenerateRequest& request,
