@@ -16,8 +16,8 @@
 
 #include "common/api/api.h"
 #include "worker/engine/engine.h"
+#include "worker/input/prepared_request.h"
 #include "worker/input/prompt_echo.h"
-#include "worker/input/prompt_pipeline.h"
 #include "worker/text/answer/answer_parser.h"
 
 namespace troupe {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Which tokens of a chat's prompt are which message's: found by the messages' texts in what the template has
+// The ends of a chat's messages in its prompt: found by the messages' texts in what the template has
 // rendered, so that no template has to be understood.
 
 #include <cstdint>

@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "worker/input/encode_chat.h"
+#include "worker/input/encode_text.h"
 #include "worker/input/history_cuts.h"
 #include "worker/input/shared_prefix.h"
 

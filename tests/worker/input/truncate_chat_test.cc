@@ -7,6 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "worker/input/encode_chat.h"
+#include "worker/input/encode_text.h"
+#include "worker/input/prompt_pipeline.h"
 #include "worker/text/tokenizer/tokenizer_config.h"
 
 namespace troupe::truncate_chat_test {
@@ -84,7 +87,7 @@ TEST_F(TruncateChat, AConversationThatGrowsKeepsItsBeginningForManyTurns) {
     const bool extends = last.empty() || std::equal(last.begin(), last.end() - opened, chat->prompt.begin());
     if (!extends) {
       ++breaks;
-      // What was to be computed ahead is the beginning of what is asked then.
+      // The beginning that was to be computed ahead is that of what is asked then.
       cuts_ahead += !beginning.empty() && beginning.size() < chat->prompt.size() &&
                     std::equal(beginning.begin(), beginning.end(), chat->prompt.begin());
     }
