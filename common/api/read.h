@@ -78,6 +78,9 @@ Fault settle_final_message(GenerateRequest& request, FinalMessage fields);
 Fault read_tool_choice(std::string_view param, dom::element value, GenerateRequest& request);
 Fault check_tool_choice(const GenerateRequest& request);
 
+// Reads `truncation`; "disabled" is none.
+Fault read_truncation(std::string_view param, dom::element value, std::optional<Truncation>& out);
+
 inline constexpr std::string_view kPromptRule = "a string or a list of token ids, not empty";
 // Reads a completion's prompts.
 Fault read_prompt(std::string_view param, dom::element value, GenerateRequest& request);
