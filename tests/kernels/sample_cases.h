@@ -53,6 +53,30 @@ class SampleCases {
     }
     return draw(backend, rows);
   }
+  // The same rows under masks, every second of some tokens, the others of two in three; of the fourth nothing
+  // is left. Every fifth has a chain, too.
+  std::vector<int32_t> drawn_under_masks(Backend& backend) const {
+    const auto words = static_cast<size_t>((logits_.view().shape[1] + 31) / 32);
+    std::vector<std::vector<uint32_t>> masks(rows_.size(), std::vector<uint32_t>(words));
+    std::vector<SampleRow> rows = rows_;
+    SamplerChain chain;
+    chain.typical_p = 0.7f;
+    for (size_t s = 0; s < rows.size(); ++s) {
+      for (size_t w = 0; w < words; ++w) {
+        const auto bits = static_cast<uint32_t>(counter_bits(s, w));
+        masks[s][w] = s == 3 ? 0 : s % 2 == 0 ? bits & bits >> 7 & bits >> 13 : bits | bits << 9;
+      }
+      rows[s].mask = masks[s];
+      if (s % 5 == 4) rows[s].chain = &chain;
+    }
+    std::vector<int32_t> tokens = draw(backend, rows);
+    for (size_t s = 0; s < rows.size(); ++s) {
+      const int32_t token = tokens[s];
+      EXPECT_TRUE(token == kNoDraw || (masks[s][static_cast<size_t>(token) / 32] >> (token % 32) & 1) != 0)
+          << s;
+    }
+    return tokens;
+  }
 
  private:
   static constexpr int64_t kDrawnCount = 7;

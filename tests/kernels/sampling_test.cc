@@ -70,6 +70,17 @@ TEST(Sampling, TheCpuDrawsWhatAFullSortDraws) {
   }
 }
 
+TEST(Sampling, NothingIsDrawnThatAMaskLacks) {
+  const auto ref = make({"ref", {}}), cpu = make({"cpu", {.threads = 2}});
+  std::mt19937 random(7);
+  for (const int64_t vocab : {1, 31, 33, 1000}) {
+    const SampleCases cases(20, vocab, random);
+    const std::vector<int32_t> drawn = cases.drawn_under_masks(*cpu);
+    EXPECT_EQ(cases.drawn_under_masks(*ref), drawn) << vocab;
+    EXPECT_EQ(drawn[3], kNoDraw);
+  }
+}
+
 // Rows with chains of samplers beside others, in any number of threads: each as by itself.
 TEST(Sampling, AChainHangsOnNoOtherRow) {
   const auto one = make({"cpu", {.threads = 1}}), three = make({"cpu", {.threads = 3}});

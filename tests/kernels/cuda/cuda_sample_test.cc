@@ -39,6 +39,16 @@ TEST(CudaSample, RowsWithAChainAreDrawnAsOnTheCpu) {
   }
 }
 
+TEST(CudaSample, RowsUnderAMaskAreDrawnAsOnTheCpu) {
+  const auto cpu = make_backend("cpu", {}).value();
+  const auto cuda = make_cuda(DType::kFloat32);
+  std::mt19937 random(14);
+  for (const int64_t vocab : {1, 33, 1000, 6000}) {
+    const SampleCases cases(12, vocab, random);
+    EXPECT_EQ(cases.drawn_under_masks(*cuda), cases.drawn_under_masks(*cpu)) << vocab;
+  }
+}
+
 TEST(CudaSample, ARowDoesNotDependOnItsNeighbours) {
   const auto cuda = make_cuda(DType::kFloat32);
   std::mt19937 random(10);
