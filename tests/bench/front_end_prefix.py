@@ -23,7 +23,7 @@ LORE = 12  # entries, of which a turn calls up two
 @dataclasses.dataclass(frozen=True)
 class Way:
     name: str
-    trim: str = "block"   # pair: the oldest pair, each turn that needs it; block: 40 % of the history at once
+    trim: str = "block"   # pair: the oldest pair, each turn that needs it; block: 40 % of the history at once; auto: the worker does
     clock: str = "none"   # top: first line of the system prompt; late: in the user's last message, and kept there
     lore: str = "none"    # top: behind the card; late: a message before the last one, gone with the next turn
     session: bool = True  # x-session-id
@@ -41,6 +41,8 @@ WAYS = [
     Way("lore before the last message", lore="late"),
     Way("all of it early, pair by pair", trim="pair", clock="top", lore="top", session=False),
     Way("all of it late, 40 % at once", clock="late", lore="late"),
+    Way("truncation: auto", trim="auto"),
+    Way("truncation: auto, all of it late", trim="auto", clock="late", lore="late"),
 ]
 
 
@@ -57,6 +59,7 @@ class FrontEnd:
         self.card = f"You are playing persona {whose}. " + words(random.Random(f"card {whose}"), args.card_words)
         self.lore = [f"Lore {entry}: " + words(self.rng, 40) for entry in range(LORE)]
         self.history, self.turn, self.number = [], 0, number
+        self.tokens_per_letter = None  # as the first answer's usage says
 
     def prompt(self):
         clock = f"It is {self.turn // 60 + 9:02}:{self.turn % 60:02}. "
@@ -78,6 +81,8 @@ class FrontEnd:
 
     def trim(self):
         """Keeps the history within its budget, counted as front ends do that have no tokenizer: four characters a token."""
+        if self.way.trim == "auto":
+            return
         size = lambda: sum(len(message["content"]) for message in self.history) / 4
         if size() <= self.args.budget:
             return
@@ -89,7 +94,13 @@ class FrontEnd:
         """[(prompt tokens, cached tokens)], a turn each."""
         seen = []
         for self.turn in range(self.args.turns):
-            body = json.dumps({"model": "demo", "temperature": 0, "max_tokens": self.args.answer_tokens, "messages": self.prompt()})
+            messages = self.prompt()
+            letters = sum(len(message["content"]) for message in messages)
+            fields = {"model": "demo", "temperature": 0, "max_tokens": self.args.answer_tokens, "messages": messages}
+            if self.way.trim == "auto" and self.tokens_per_letter:
+                room = self.tokens_per_letter * (len(self.card) + 4 * self.args.budget)
+                fields["truncation"] = {"strategy": "auto", "max_prompt_tokens": int(room)}
+            body = json.dumps(fields)
             headers = {"content-type": "application/json"}
             if self.way.session:
                 headers["x-session-id"] = f"{self.way.name}-{self.number}"
@@ -101,6 +112,7 @@ class FrontEnd:
             if answer.status != 200:
                 raise SystemExit(f"error: HTTP {answer.status}: {data}")
             usage = data["usage"]
+            self.tokens_per_letter = self.tokens_per_letter or usage["prompt_tokens"] / letters
             seen.append((usage["prompt_tokens"], usage["prompt_tokens_details"]["cached_tokens"]))
             self.history.append({"role": "assistant", "content": data["choices"][0]["message"]["content"]})
         return seen

@@ -101,7 +101,6 @@ class ResponseAnswer final : public DialectAnswer {
     out["output"] = output_;
     out["previous_response_id"] = nullptr;
     out["store"] = false;
-    out["truncation"] = "disabled";
     out["usage"] = status == "in_progress" ? bj::value() : bj::value(usage_object(usage_));
     return out;
   }

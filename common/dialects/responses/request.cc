@@ -19,9 +19,6 @@ Fault refuse_kept(bj::object& fields) {
   bool background = false;
   if (auto fault = take_flag(fields, "background", background)) return fault;
   if (background) return unsupported("background", "leave it out or set it to false");
-  const bj::value truncation = take(fields, "truncation");
-  if (!truncation.is_null() && !(truncation.is_string() && truncation.get_string() == "disabled"))
-    return unsupported("truncation", "leave it out or set it to \"disabled\"");
   bool store = false;
   return take_flag(fields, "store", store);  // nothing is, and the answer says so
 }
@@ -175,6 +172,7 @@ bj::object echo_of(const bj::object& fields) {
   copy("tool_choice", "auto");
   copy("tools", bj::array());
   copy("top_p", 1.0);
+  copy("truncation", "disabled");
   copy("user", nullptr);
   return echoed;
 }

@@ -67,7 +67,7 @@ TEST(ResponsesRequest, ErrorsNameTheClientsField) {
       {R"({"input": "x", "previous_response_id": "resp_1"})", "previous_response_id"},
       {R"({"input": "x", "conversation": "c"})", "conversation"},
       {R"({"input": "x", "background": true})", "background"},
-      {R"({"input": "x", "truncation": "auto"})", "truncation"},
+      {R"({"input": "x", "truncation": "sideways"})", "truncation"},
       {R"({"input": "x", "store": 3})", "store"},
       {R"({"input": "x", "max_output_tokens": 0})", "max_output_tokens"},
       {R"({"input": "x", "temperature": "warm"})", "temperature"},
