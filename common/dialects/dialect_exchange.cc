@@ -154,7 +154,8 @@ Task<void> DialectExchange::write(std::string_view bytes) {
   std::string out;
   if (streams_) translator_.feed(bytes, out);
   if (!held_) {
-    if (!out.empty() || bytes.empty()) co_await inner_.write(out);
+    // (Also where there is nothing to say yet: behind a write the head is out.)
+    if (!out.empty() || !inner_.head_sent()) co_await inner_.write(out);
     co_return;
   }
   held_->body += streams_ ? std::string_view(out) : bytes;

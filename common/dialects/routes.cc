@@ -69,7 +69,7 @@ std::string_view dialect_methods(std::string_view path) {
 }
 
 bool dialect_asks(std::string_view path) {
-  return route_at(path) != nullptr && path != "/api/extra/abort";
+  return route_at(path) != nullptr && path != "/api/extra/abort" && path != "/api/extra/generate/check";
 }
 
 }  // namespace troupe

@@ -24,7 +24,7 @@ std::span<const DialectRoute> dialect_routes();
 const DialectRoute* find_dialect(std::string_view method, std::string_view path);
 // As an Allow header lists them; empty: no dialect has the path.
 std::string_view dialect_methods(std::string_view path);
-// Whether a request there only asks, as against changing something.
+// Whether a request there only asks a model, as against ending, or reading, what another request has begun.
 bool dialect_asks(std::string_view path);
 
 }  // namespace troupe
