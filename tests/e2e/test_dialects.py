@@ -16,6 +16,7 @@ from scripted_model import write_model
 from test_tool_calls import CALLS, MESSAGES, THOUGHT, TOOLS
 
 SCRIPTED = "scripted"
+GREEDY = {"temperature": 0}  # which the SDK has no argument for
 QUESTION = [{"role": "user", "content": "What is your dream?"}]
 CARD = "You are playing Ruvo Tamek, a clock maker of Lipora. Dream: to open a small inn. Always answer the user in character. " * 3
 MESSAGES_TOOLS = [{"name": tool["function"]["name"], "input_schema": tool["function"]["parameters"]} for tool in TOOLS]
@@ -49,7 +50,7 @@ def test_messages_say_what_a_chat_says(url_of):
     url = url_of(MODEL)
     chat = chat_text(url, [{"role": "system", "content": CARD}, *QUESTION], max_tokens=60)
     with claude(url) as client:
-        whole = client.messages.create(model=MODEL, max_tokens=60, system=CARD, messages=QUESTION, temperature=0)
+        whole = client.messages.create(model=MODEL, max_tokens=60, system=CARD, messages=QUESTION, extra_body=GREEDY)
         assert whole.content[0].text == chat["choices"][0]["message"]["content"]
         assert whole.id.startswith("msg_") and whole.model == MODEL
         assert whole.stop_reason == {"stop": "end_turn", "length": "max_tokens"}[chat["choices"][0]["finish_reason"]]
@@ -57,11 +58,11 @@ def test_messages_say_what_a_chat_says(url_of):
         assert usage.input_tokens + usage.cache_read_input_tokens == chat["usage"]["prompt_tokens"]
         assert usage.cache_read_input_tokens > 0 and usage.output_tokens == chat["usage"]["completion_tokens"]
         with client.messages.stream(model=MODEL, max_tokens=60, system=[{"type": "text", "text": CARD, "cache_control": {"type": "ephemeral"}}],
-                                    messages=QUESTION, temperature=0, metadata={"user_id": "u1"}) as stream:
+                                    messages=QUESTION, extra_body=GREEDY, metadata={"user_id": "u1"}) as stream:
             events = [event.type for event in stream]
             final = stream.get_final_message()
         assert events[0] == "message_start" and events[-1] == "message_stop" and "content_block_delta" in events
-        assert final.content == whole.content and final.stop_reason == whole.stop_reason
+        assert [block.text for block in final.content] == [whole.content[0].text] and final.stop_reason == whole.stop_reason
         assert final.usage.output_tokens == usage.output_tokens
         counted = client.messages.count_tokens(model=MODEL, system=CARD, messages=QUESTION)
         assert counted.input_tokens == chat["usage"]["prompt_tokens"]
@@ -69,7 +70,7 @@ def test_messages_say_what_a_chat_says(url_of):
 
 def test_messages_think_and_call_tools(url_of):
     with claude(url_of(SCRIPTED)) as client:
-        asked = {"model": SCRIPTED, "max_tokens": 200, "temperature": 0, "tools": MESSAGES_TOOLS, "messages": MESSAGES}
+        asked = {"model": SCRIPTED, "max_tokens": 200, "extra_body": GREEDY, "tools": MESSAGES_TOOLS, "messages": MESSAGES}
         whole = client.messages.create(**asked)
         with client.messages.stream(**asked) as stream:
             streamed = stream.get_final_message()
@@ -167,7 +168,7 @@ def test_kobold_generations_are_looked_at_and_ended_by_their_key(url_of):
     url, key = url_of(MODEL), f"KCPP{time.monotonic_ns()}"
     answers = []
     def generate():
-        answers.append(kobold(url, "/api/v1/generate", prompt=PROMPT, max_length=4000, bypass_eos=True, genkey=key)["results"][0])
+        answers.append(kobold(url, "/api/v1/generate", prompt=PROMPT, max_length=1800, bypass_eos=True, genkey=key)["results"][0])
     thread = threading.Thread(target=generate)
     thread.start()
     def text():
@@ -223,7 +224,7 @@ def test_the_gateway_routes_them_as_chats(fleet):
 
 def test_a_stream_of_messages_goes_on_at_another_worker(fleet):
     """Last, as it kills one: the client gets the very text, and one message."""
-    asked = {"model": MODEL, "max_tokens": 300, "system": CARD, "messages": QUESTION, "temperature": 0, "extra_body": {"ignore_eos": True}}
+    asked = {"model": MODEL, "max_tokens": 300, "system": CARD, "messages": QUESTION, "extra_body": {**GREEDY, "ignore_eos": True}}
     with claude(fleet.url) as client:
         expected = client.messages.create(**asked).content[0].text
         with client.messages.stream(**asked) as stream:
