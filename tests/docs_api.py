@@ -11,7 +11,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = "docs/api.md"
 # Tables of routes: {"GET, HEAD", "/path" or the name of a constant}; and what the gateway passes on as it comes.
-ROUTE_TABLES = ["gateway/proxy/routes.cc", "gateway/admin.cc", "worker/http/server.cc"]
+ROUTE_TABLES = ["gateway/proxy/routes.cc", "gateway/admin.cc", "worker/http/server.cc", "common/dialects/routes.cc"]
 PASSED = "common/api/passed_paths.h"
 # Tables of fields, and the readers of those that have no row, each with what a name stands in.
 FIELD_TABLES = {

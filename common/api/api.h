@@ -76,6 +76,10 @@ struct GenerateRequest {
   using Prompt = std::variant<std::string, std::vector<int32_t>>;  // a text, or token ids
   Prompt prompt;                                                   // completion; never empty
   std::vector<Prompt> more_prompts;  // that a list has beside it. Each has n choices, in the list's order
+  // A prompt's oldest tokens are left out until it and max_tokens come to so many, and fit the model; but for
+  // its first bytes, which stay.
+  std::optional<int64_t> context_tokens_max;
+  int64_t kept_prompt_bytes = 0;
 
   std::optional<double> temperature;  // [0, 2]; 0 is greedy
   std::optional<double> top_p;        // (0, 1]; what a client sends as 0 is next to it

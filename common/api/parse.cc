@@ -178,6 +178,12 @@ Fault read_top_p(Draft& draft, std::string_view name, dom::element value) {
   if (draft.request.top_p) draft.request.top_p = std::max(*draft.request.top_p, kTopPMin);
   return fault;
 }
+Fault read_context_field(Draft& draft, std::string_view name, dom::element value) {
+  return read_context_max(name, value, draft.request.context_tokens_max);
+}
+Fault read_kept_bytes(Draft& draft, std::string_view name, dom::element value) {
+  return read_integer(name, value, {.min = 0}, draft.request.kept_prompt_bytes);
+}
 Fault read_min_p(Draft& draft, std::string_view name, dom::element value) {
   return read_optional_number(name, value, {0, 1}, draft.request.min_p);
 }
@@ -256,9 +262,11 @@ constexpr Row kRows[] = {
     {"frequency_penalty", true, true, read_frequency_penalty},
     {"ignore_eos", true, true, read_flag_field<&GenerateRequest::ignore_eos>},
     {"include_reasoning", true, false, read_flag_field<&GenerateRequest::include_reasoning>},
+    {"kept_prompt_bytes", false, true, read_kept_bytes},
     {"logit_bias", true, true, read_bias},
     {"logprobs", true, true, read_logprobs},
     {"max_completion_tokens", true, true, read_max_completion_tokens},
+    {"max_context_length", false, true, read_context_field},
     {"max_tokens", true, true, read_max_tokens},
     {"messages", true, false, read_messages},
     {"min_p", true, true, read_min_p},
@@ -284,6 +292,7 @@ constexpr Row kRows[] = {
     {"top_p", true, true, read_top_p},
     {"troupe_resume", true, true, read_resume_field},
     {"truncation", true, false, read_truncation_field},
+    {"truncation_length", false, true, read_context_field},
     {"user", true, true, read_name_field<&GenerateRequest::user>},
 };
 static_assert(std::is_sorted(std::begin(kRows), std::end(kRows),
@@ -340,6 +349,7 @@ Fault finish(Draft& draft) {
                                "'max_tokens' must be an integer of at least 1 (0 only with 'echo'), not 0.");
   }
   if (auto fault = check_tool_choice(request)) return fault;
+  if (auto fault = check_context(request)) return fault;
   return check_resume(request);
 }
 

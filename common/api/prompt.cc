@@ -1,4 +1,6 @@
-// Parses `prompt`: a text, token ids, or a list of these.
+// Parses `prompt`: a text, token ids, or a list of these; and how long it may be.
+
+#include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "common/api/read.h"
@@ -42,6 +44,19 @@ Fault read_prompt(std::string_view name, dom::element value, GenerateRequest& re
     ++index;
   }
   return std::nullopt;
+}
+
+Fault read_context_max(std::string_view param, dom::element value, std::optional<int64_t>& out) {
+  int64_t count = 0;
+  if (auto fault = read_integer(param, value, {.min = 0}, count)) return fault;
+  if (count > 0) out = std::min(out.value_or(count), count);
+  return std::nullopt;
+}
+
+Fault check_context(const GenerateRequest& request) {
+  if (!request.echo || !request.context_tokens_max) return std::nullopt;
+  return ApiError::bad_field("echo",
+                             "'echo' must be false where a prompt may be cut ('max_context_length').");
 }
 
 }  // namespace troupe

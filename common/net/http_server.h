@@ -50,6 +50,8 @@ class Exchange {
  public:
   virtual ~Exchange() = default;
   virtual const HttpRequest& request() const = 0;
+  // The path that the client asked for, where request() is a translation (common/dialects).
+  virtual std::string_view asked_path() const { return request().path; }
   // Sends a whole answer with Content-Length.
   virtual Task<void> respond(int status, const HeaderList& headers, std::string body) = 0;
   // Starts a streamed answer with chunked coding; any number of write() calls and finish() follow. The head

@@ -69,6 +69,12 @@ std::optional<ApiError> Proxy::page_refusal_of(const HttpRequest& request) const
 Task<void> Proxy::handle(Exchange& exchange) {
   const HttpRequest& request = exchange.request();
   if (auto refused = page_refusal_of(request)) return refuse_page(exchange, *std::move(refused));
+  const DialectRoute* dialect = find_dialect(request.method, request.path);
+  return dialect != nullptr ? handle_translated(exchange, *dialect) : handle_own(exchange);
+}
+
+Task<void> Proxy::handle_own(Exchange& exchange) {
+  const HttpRequest& request = exchange.request();
   const bool post = request.method == "POST";
   if (const ForwardParser parse = parser_of(request.path); parse != nullptr && post)
     return route_and_forward(exchange, parse);
@@ -76,6 +82,43 @@ Task<void> Proxy::handle(Exchange& exchange) {
   if (reads(request) && request.path == kPrefixesPath) return prefixes_.list(exchange);
   const bool known = reads(request) || request.method == "DELETE";
   return known && !prefix_id_of(request.path).empty() ? prefixes_.known(exchange) : answer_own(exchange);
+}
+
+Task<void> Proxy::handle_translated(Exchange& exchange, const DialectRoute& route) {
+  const bool may_pass = is_passed_path(route.path);
+  if (may_pass && !core_.fleet.probed()) {
+    RequestContext context;
+    context.started = core_.clock.now();
+    co_await intake_.await_initial_probing(exchange, context);
+  }
+  DialectExchange translated(exchange, route, generations_);
+  if (may_pass && intake_.only_others_answer(std::string(translated.model()))) {
+    co_await route_and_forward(exchange, parse_passed);
+  } else if (translated.fault()) {
+    co_await refuse_untranslated(translated, *translated.fault());
+  } else {
+    co_await answer_translated(translated);
+  }
+}
+
+// A generation that its client ends by another request unwinds as one whose client is gone; this one is still
+// there.
+Task<void> Proxy::answer_translated(DialectExchange& exchange) {
+  try {
+    co_await handle_own(exchange);
+  } catch (const boost::system::system_error&) {
+    if (!exchange.aborted()) throw;
+  }
+  if (exchange.aborted()) co_await exchange.end_aborted();
+}
+
+Task<void> Proxy::refuse_untranslated(Exchange& exchange, ApiError fault) {
+  RequestContext context;
+  const RequestScope scope(core_, replies_, exchange, context);
+  ApiResult<bool> go = intake_.enter(exchange.request(), context);
+  if (go.ok()) go = gate_.let_in(exchange.request(), context);
+  const ApiError error = go.ok() ? std::move(fault) : go.error();
+  co_await replies_.refuse(exchange, context, error);
 }
 
 Task<void> Proxy::refuse_page(Exchange& exchange, ApiError error) {

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "common/core/time.h"
+#include "common/dialects/dialect_exchange.h"
 #include "common/net/http_server.h"
 #include "gateway/proxy/access_gate.h"
 #include "gateway/proxy/admission_queue.h"
@@ -80,6 +81,12 @@ class Proxy {
   // The error of a page from elsewhere that would change something.
   std::optional<ApiError> page_refusal_of(const HttpRequest& request) const;
   Task<void> refuse_page(Exchange& exchange, ApiError error);
+  Task<void> handle_own(Exchange& exchange);
+  // Requests of another API's form. Where only workers of another kind serve the model, those get them as
+  // they came, on paths that such workers may have.
+  Task<void> handle_translated(Exchange& exchange, const DialectRoute& route);
+  Task<void> answer_translated(DialectExchange& exchange);
+  Task<void> refuse_untranslated(Exchange& exchange, ApiError fault);
   Task<void> answer_own(Exchange& exchange);
   Task<void> route_and_forward(Exchange& exchange, ForwardParser parse);
 
@@ -92,6 +99,7 @@ class Proxy {
   RequestDriver driver_;
   PrefixEndpoint prefixes_;
   RouteExplainer explainer_;
+  Generations generations_;
   bool leaving_ = false;
 };
 

@@ -205,6 +205,13 @@ bool RequestIntake::only_others_serve(const std::string& model) const {
   });
 }
 
+bool RequestIntake::only_others_answer(const std::string& model) const {
+  const auto nodes = core_.router.view().nodes();
+  const bool ours =
+      std::any_of(nodes.begin(), nodes.end(), [](const auto& node) { return node.is_troupe_worker; });
+  return ours ? only_others_serve(model) : !nodes.empty();
+}
+
 // The model of a body that names none.
 ApiResult<std::string> RequestIntake::only_model(const RequestContext& context, bool of_others) const {
   std::vector<std::string> models = core_.router.view().models();

@@ -36,6 +36,9 @@ class RequestIntake {
   // Waits until all workers have been probed, for kInitialProbingMax at most.
   Task<void> await_initial_probing(const Exchange& exchange, RequestContext& context);
 
+  // Whether other workers serve the model and none of Troupe's does, or there is none of these at all.
+  bool only_others_answer(const std::string& model) const;
+
   RequestParserInput parser_input(const RequestContext& context) { return input_of(core_.parser, context); }
 
  private:

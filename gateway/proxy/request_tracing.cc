@@ -61,7 +61,7 @@ void end_record(ProxyCore& core, const Exchange& exchange, RequestContext& conte
   facts.request_id = context.request_id;
   if (context.client != nullptr) facts.key = context.client->name();
   facts.method = request.method;
-  facts.path = request.path;
+  facts.path = exchange.asked_path();
   facts.model = context.routed.model;
   facts.host = request.header("host");
   facts.user_agent = request.header("user-agent");

@@ -6,6 +6,7 @@
 #include "common/api/api.h"
 #include "common/api/passed_paths.h"
 #include "common/api/prefix.h"
+#include "common/dialects/routes.h"
 #include "gateway/proxy/request_parser.h"
 
 namespace troupe {
@@ -28,12 +29,15 @@ constexpr std::array<HttpRoute, 10> kRoutes{{{"POST", "/v1/chat/completions"},
 
 std::vector<HttpRoute> main_port_routes() {
   std::vector<HttpRoute> routes(kRoutes.begin(), kRoutes.end());
-  for (const std::string_view path : kPassedPaths) routes.push_back({"POST", path});
+  for (const DialectRoute& route : dialect_routes()) routes.push_back({route.methods, route.path});
+  for (const std::string_view path : kPassedPaths)
+    if (dialect_methods(path).empty()) routes.push_back({"POST", path});
   return routes;
 }
 
 std::string_view main_port_methods(std::string_view path) {
   if (is_passed_path(path)) return "POST";
+  if (const std::string_view methods = dialect_methods(path); !methods.empty()) return methods;
   if (!prefix_id_of(path).empty()) path = kPrefixPath;
   if (!model_of_path(path).empty()) path = kModelPath;
   const auto found = std::find_if(kRoutes.begin(), kRoutes.end(),
@@ -43,7 +47,8 @@ std::string_view main_port_methods(std::string_view path) {
 
 bool changes_state(const HttpRequest& request) {
   if (request.method == "GET" || request.method == "HEAD") return false;
-  const bool asks = is_passed_path(request.path) || forward_parser(request.path) != nullptr;
+  const bool asks =
+      is_passed_path(request.path) || forward_parser(request.path) != nullptr || dialect_asks(request.path);
   return !asks && lists_method(main_port_methods(request.path), request.method);
 }
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/api/passed_paths.h"
+#include "common/dialects/routes.h"
 #include "common/json/json.h"
 #include "gateway/telemetry/instruments.h"
 
@@ -73,7 +74,7 @@ std::string_view route_of(std::string_view path) {
   constexpr std::array<std::string_view, 7> kPaths{
       "/v1/chat/completions", "/v1/completions", "/v1/models", "/v1/prefixes", "/tokenize",
       "/detokenize",          "/health"};
-  if (is_passed_path(path)) return path;
+  if (is_passed_path(path) || !dialect_methods(path).empty()) return path;
   return std::find(kPaths.begin(), kPaths.end(), path) == kPaths.end() ? std::string_view() : path;
 }
 

@@ -3,34 +3,12 @@
 #include <optional>
 
 #include "common/api/sse.h"
+#include "common/dialects/anthropic/anthropic.h"
 #include "common/json/json.h"
 #include "gateway/upstream/stream_events.h"
 
 namespace troupe {
 namespace {
-
-// As the Messages API calls the errors of a status.
-std::string_view messages_type(int status) {
-  switch (status) {
-    case 401:
-      return "authentication_error";
-    case 403:
-      return "permission_error";
-    case 404:
-      return "not_found_error";
-    case 413:
-      return "request_too_large";
-    case 429:
-      return "rate_limit_error";
-    case 503:
-    case 529:
-      return "overloaded_error";
-    case 504:
-      return "timeout_error";
-    default:
-      return status < 500 ? "invalid_request_error" : "api_error";
-  }
-}
 
 // The error of an OpenAI-like server's body; nullopt: it is none.
 std::optional<bj::object> error_in(const bj::object& body) {
@@ -43,7 +21,7 @@ std::optional<bj::object> error_in(const bj::object& body) {
 
 std::string messages_json(const bj::object& error, int status) {
   bj::object fields;
-  fields["type"] = bj::string_view(messages_type(status));
+  fields["type"] = bj::string_view(dialect::anthropic::error_type(status));
   fields["message"] = bj::string_view(string_member(error, "message"));
   return to_json(bj::object{{"type", "error"}, {"error", std::move(fields)}});
 }

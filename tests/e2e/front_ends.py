@@ -84,3 +84,29 @@ BODIES = {
     "silly-tavern-chat": SILLY_TAVERN_CHAT, "risu-chat": RISU_CHAT, "risu-text": RISU_TEXT, "agnai-text": AGNAI_TEXT,
     "tabby-text": TABBY_TEXT, "janitor-chat": JANITOR_CHAT,
 }
+
+# To koboldcpp's own API: /api/v1/generate and /api/extra/generate/stream.
+SILLY_TAVERN_KOBOLD = {
+    "prompt": PROMPT, "gui_settings": False, "sampler_order": [6, 0, 1, 3, 4, 2, 5], "max_context_length": 4096, "max_length": 24,
+    "rep_pen": 1.1, "rep_pen_range": 600, "rep_pen_slope": 1, "temperature": 0.9, "tfs": 1, "top_a": 0, "top_k": 0, "top_p": 0.9,
+    "min_p": 0, "typical": 1, "use_world_info": False, "singleline": False, "stop_sequence": NAMES[:8], "streaming": True,
+    "can_abort": True, "mirostat": 0, "mirostat_tau": 5, "mirostat_eta": 0.1, "use_default_badwordsids": False, "grammar": "",
+    "sampler_seed": -1, "trim_stop": True,
+}
+AGNAI_KOBOLD = {
+    "n": 1, "max_context_length": 2048, "max_length": 24, "prompt": PROMPT, "temperature": 0.85, "top_a": 0, "top_k": 40, "top_p": 0.9,
+    "min_p": 0.05, "tfs": 1, "typical": 1, "rep_pen": 1.08, "rep_pen_range": 1024, "rep_pen_slope": 0.9, "sampler_order": [6, 0, 1, 2, 3, 4, 5],
+    "stop_sequence": ["\nUser:"], "trim_stop": True, "use_default_badwordsids": True,
+}
+RISU_KOBOLD = {
+    "prompt": PROMPT, "temperature": 0.8, "top_p": 0.9, "max_length": 24, "max_context_length": 4096, "n": 1, "rep_pen": 1.1, "top_k": 20,
+}
+KOBOLD_LITE = {
+    "n": 1, "max_context_length": 2048, "max_length": 24, "rep_pen": 1.07, "temperature": 0, "top_p": 0.92, "top_k": 100, "top_a": 0,
+    "typical": 1, "tfs": 1, "rep_pen_range": 360, "rep_pen_slope": 0.7, "sampler_order": [6, 0, 1, 3, 4, 2, 5], "memory": f"{SYSTEM}\n",
+    "trim_stop": True, "genkey": "KCPP4711", "min_p": 0, "dynatemp_range": 0, "dynatemp_exponent": 1, "smoothing_factor": 0,
+    "nsigma": 0, "banned_tokens": [], "render_special": False, "logprobs": False, "presence_penalty": 0, "logit_bias": {},
+    "adaptive_target": -1, "adaptive_decay": 0.9, "prompt": "\nUser: Tell me a story.\nRuvo:", "quiet": True, "stop_sequence": ["User:", "\nUser "],
+    "use_default_badwordsids": False, "bypass_eos": False, "dry_multiplier": 0, "xtc_probability": 0, "images": [], "audio": [],
+}
+KOBOLD_BODIES = {"silly-tavern": SILLY_TAVERN_KOBOLD, "agnai": AGNAI_KOBOLD, "risu": RISU_KOBOLD, "lite": KOBOLD_LITE}

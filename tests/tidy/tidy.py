@@ -48,6 +48,13 @@ MAY_INCLUDE = {
     "common/grammar/schema": ["common/core", "common/json", "common/grammar/regex", "common/grammar/rules"],
     "common/grammar/front": ["common/core", "common/json", "common/grammar/regex", "common/grammar/rules", "common/grammar/schema"],
     "common/net": _LOW,
+    # body, answer <- anthropic | responses | kobold | probes <- dialect, translator <- dialect_exchange
+    "common/dialects": [*_NET, "common/dialects/*"],
+    "common/dialects/dialect_exchange": [*_NET, "common/dialects"],
+    "common/dialects/anthropic": ["common/core", "common/json", "common/api", "common/dialects"],
+    "common/dialects/responses": ["common/core", "common/json", "common/api", "common/dialects"],
+    "common/dialects/kobold": ["common/core", "common/json", "common/api", "common/dialects"],
+    "common/dialects/probes": ["common/core", "common/json", "common/api", "common/dialects"],
     "common/etcd": _NET,
     # key <- fleet <- placement <- policy <- router <- request, fleet <- admission
     "gateway/route/options": ["common/core"],
@@ -61,10 +68,10 @@ MAY_INCLUDE = {
     "gateway/route/request": [*_ROUTE, "gateway/route", "gateway/route/admission", "gateway/route/fleet", "gateway/route/key", "gateway/route/policy"],
     "gateway/access/api_key_file": ["common/core", "common/settings", "gateway/route/admission"],
     "gateway/access": [*_LOW, "gateway/access/api_key_file", "gateway/route/admission", "gateway/route/fleet"],
-    "gateway/telemetry": [*_NET, "gateway/route/*", "gateway/access"],
-    "gateway/upstream": [*_NET, "gateway/route/*", "gateway/telemetry"],
+    "gateway/telemetry": [*_NET, "common/dialects", "gateway/route/*", "gateway/access"],
+    "gateway/upstream": [*_NET, "common/dialects/*", "gateway/route/*", "gateway/telemetry"],
     "gateway/cluster": [*_NET, "common/etcd", "gateway/route/*", "gateway/upstream"],
-    "gateway/proxy": [*_NET, "gateway/route/*", "gateway/upstream", "gateway/cluster", "gateway/telemetry", "gateway/access"],
+    "gateway/proxy": [*_NET, "common/dialects/*", "gateway/route/*", "gateway/upstream", "gateway/cluster", "gateway/telemetry", "gateway/access"],
     "gateway": [*_NET, "common/etcd", "gateway/*"],
     # kv <- schedule <- engine <- input <- http
     "worker/kv": ["common/core"],
@@ -89,7 +96,7 @@ MAY_INCLUDE = {
     "worker/engine": [*_LOW, "common/grammar", "common/grammar/*", *_FACE, "worker/kv", "worker/schedule", "worker/model", "worker/text/*"],
     "worker/input": [*_LOW, "common/grammar", "common/grammar/*", "worker/kv", "worker/schedule", "worker/model", "worker/text/*", "worker/engine"],
     "worker/sim_device": [*_NET, "worker/kv", "worker/schedule", "worker/model", "worker/text/*", "worker/engine"],
-    "worker/http": [*_NET, "worker/text/*", "worker/engine", "worker/input", "worker/sim_device"],
+    "worker/http": [*_NET, "common/dialects/*", "worker/text/*", "worker/engine", "worker/input", "worker/sim_device"],
     "worker": [*_NET, "common/etcd", *_FACE, "kernels/backends", "worker/*"],
     # tensor, sampling, tune … <- ops <- kernels.h <- host <- ref | cpu | cuda <- backends
     "kernels": ["common/core"],

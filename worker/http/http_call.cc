@@ -1,8 +1,13 @@
 #include "worker/http/http_call.h"
 
+#include <random>
 #include <utility>
 
+#include "common/core/block_hash.h"
+
 namespace troupe {
+
+OwnIds::OwnIds() : instance_(hash_bytes(std::to_string(std::random_device{}())).hex().substr(0, 12)) {}
 
 HeaderList HttpCall::headers(std::string_view content_type) const {
   HeaderList list;
@@ -30,6 +35,14 @@ Task<void> HttpCall::fail(ApiError error) {
   if (error.retry_after_s > 0) list.emplace_back("retry-after", std::to_string(error.retry_after_s));
   std::string body = error.to_json();
   co_await exchange_.respond(error.http_status, list, std::move(body));
+}
+
+Task<void> HttpCall::fail_path() {
+  ApiError error;
+  error.http_status = 404;
+  error.code = "not_found";
+  error.message = "no such path: " + request().path.substr(0, 200);
+  return fail(std::move(error));
 }
 
 Task<void> HttpCall::fail_method(std::string_view allowed) {

@@ -33,6 +33,7 @@ class HttpCall {
   Task<void> answer_text(std::string_view content_type, std::string body);  // 200
   // Adds Retry-After if the error has one.
   Task<void> fail(ApiError error);
+  Task<void> fail_path();  // 404
   // Answers 405 with Allow.
   Task<void> fail_method(std::string_view allowed);
   // Starts an event stream: the head goes out with the first exchange().write(); finish() ends it.
@@ -46,6 +47,30 @@ class HttpCall {
   std::string request_id_;
   HeaderList more_;
   int code_ = kNoAnswer;
+};
+
+// Ids of requests that came without one.
+class OwnIds {
+ public:
+  OwnIds();
+  std::string next() { return instance_ + "-" + std::to_string(++count_); }
+
+ private:
+  std::string instance_;  // makes them differ between workers and between starts
+  uint64_t count_ = 0;
+};
+
+// Calls the function when its scope ends, also by cancellation.
+template <typename Function>
+class AtEnd {
+ public:
+  explicit AtEnd(Function function) : function_(std::move(function)) {}
+  ~AtEnd() { function_(); }
+  AtEnd(const AtEnd&) = delete;
+  AtEnd& operator=(const AtEnd&) = delete;
+
+ private:
+  Function function_;
 };
 
 }  // namespace troupe

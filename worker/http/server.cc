@@ -16,6 +16,7 @@
 #include "worker/http/residency_stream.h"
 #include "worker/http/text_metrics.h"
 #include "worker/http/tokenize.h"
+#include "worker/http/translated_call.h"
 #include "worker/sim_device/fault_exchange.h"
 
 namespace troupe {
@@ -55,6 +56,8 @@ struct WorkerServer::Impl {
 
   // Handles one request, from its complete head and body to the end of its answer.
   Task<void> handle(Exchange& exchange);
+  // In our own form; `endpoint`: the path that it counts at.
+  Task<void> answer(Exchange& exchange, std::string_view endpoint, std::optional<ApiError> fault);
   Task<void> dispatch(HttpCall& call);
 
   Task<void> chat(HttpCall& call) { return generate(call, GenerateRequest::Kind::kChat); }
@@ -76,7 +79,6 @@ struct WorkerServer::Impl {
   Task<void> find_one_conversation(HttpCall& call);
   Task<void> residency_events(HttpCall& call) { return residency.serve(call); }
   Task<void> metrics_text(HttpCall& call);
-  Task<void> no_such_path(HttpCall& call);
 
   bool ready() const {
     return started && !draining && !generator.refusing() && !is_stuck(TextJobs::Kind::kShort) &&
@@ -106,8 +108,8 @@ struct WorkerServer::Impl {
   ResidencyStream residency;
   std::map<std::pair<std::string_view, int>, Counter*> request_counters;
   TextMetrics text_metrics;
-  uint64_t request_index = 0;
-  std::string instance;  // makes request ids differ between workers and between starts
+  Generations generations;
+  OwnIds ids;
   int64_t started_s = 0;
   bool started = false;
   bool draining = false;
@@ -159,46 +161,46 @@ WorkerServer::Impl::Impl(const Parts& parts, const Options& options)
       prefixes(parts.io.get_executor(), book_options(parts.engine.load(), options.max_pinned_share),
                parts.model.name, parts.engine),
       residency(parts.io.get_executor(), parts.engine.residency_publisher(), parts.metrics, {}),
-      instance(hash_bytes(std::to_string(std::random_device{}())).hex().substr(0, 12)),
       started_s(std::time(nullptr)),
       http_options(counted(options.http, parts.metrics)),
       http(
           parts.io, http_options, [this](Exchange& exchange) { return handle(exchange); }, parts.log) {}
 
-namespace {
-
-// Counts and logs a call when its coroutine ends, also by cancellation.
-template <typename Function>
-class AtEnd {
- public:
-  explicit AtEnd(Function function) : function_(std::move(function)) {}
-  ~AtEnd() { function_(); }
-  AtEnd(const AtEnd&) = delete;
-  AtEnd& operator=(const AtEnd&) = delete;
-
- private:
-  Function function_;
-};
-
-}  // namespace
-
 Task<void> WorkerServer::Impl::handle(Exchange& exchange) {
+  const HttpRequest& request = exchange.request();
+  if (const DialectRoute* dialect = find_dialect(request.method, request.path)) {
+    TranslatedCall call{generations, http_options.cors_origins, {}};
+    call.answer = [this](Exchange& as, std::string_view endpoint, std::optional<ApiError> fault) {
+      return answer(as, endpoint, std::move(fault));
+    };
+    return answer_translated(exchange, *dialect, std::move(call));
+  }
+  const auto* route = find_route(request.path);
+  return answer(exchange, route != nullptr ? route->path : "other", std::nullopt);
+}
+
+Task<void> WorkerServer::Impl::answer(Exchange& exchange, std::string_view endpoint,
+                                      std::optional<ApiError> fault) {
   const auto begin = std::chrono::steady_clock::now();
-  const auto* route = find_route(exchange.request().path);
-  const std::string own_id = instance + "-" + std::to_string(++request_index);
+  const std::string own_id = ids.next();
   const std::string_view their_id = request_id_of(exchange.request());
-  HttpCall call(exchange, route != nullptr ? route->path : "other",
-                their_id.empty() ? own_id : std::string(their_id));
+  HttpCall call(exchange, endpoint, their_id.empty() ? own_id : std::string(their_id));
   if (generator.refusing()) exchange.close_after();
   const AtEnd told([this, &call, begin] { count(call, begin); });
-  co_await dispatch(call);
+  if (fault) {
+    co_await call.fail(*std::move(fault));
+  } else {
+    co_await dispatch(call);
+  }
 }
 
 Task<void> WorkerServer::Impl::dispatch(HttpCall& call) {
   const auto& request = call.request();
   const auto* route = find_route(request.path);
-  if (route == nullptr) {
-    co_await no_such_path(call);
+  if (const std::string_view allowed = dialect_methods(request.path); !allowed.empty()) {
+    co_await call.fail_method(allowed);
+  } else if (route == nullptr) {
+    co_await call.fail_path();
   } else if (!lists_method(route->methods, request.method)) {
     co_await call.fail_method(route->methods);
   } else if (auto refused = page_refusal_of(request, route->page, http_options.cors_origins)) {
@@ -206,14 +208,6 @@ Task<void> WorkerServer::Impl::dispatch(HttpCall& call) {
   } else {
     co_await (this->*route->handler)(call);
   }
-}
-
-Task<void> WorkerServer::Impl::no_such_path(HttpCall& call) {
-  ApiError error;
-  error.http_status = 404;
-  error.code = "not_found";
-  error.message = "no such path: " + call.request().path.substr(0, 200);
-  return call.fail(std::move(error));
 }
 
 Task<void> WorkerServer::Impl::generate(HttpCall& call, GenerateRequest::Kind kind) {
@@ -273,7 +267,7 @@ Task<void> WorkerServer::Impl::generate_with_faults(HttpCall& call, GenerateRequ
 }
 
 Task<void> WorkerServer::Impl::sim_faults(HttpCall& call) {
-  if (faults == nullptr) return no_such_path(call);
+  if (faults == nullptr) return call.fail_path();
   const auto wanted = parse_sim_faults(call.request().body);
   if (!wanted.ok()) return call.fail(wanted.error());
   faults->set(wanted.value(), std::chrono::steady_clock::now());
@@ -342,6 +336,7 @@ WorkerServer::~WorkerServer() = default;
 std::vector<HttpRoute> WorkerServer::routes() {
   std::vector<HttpRoute> routes;
   for (const Impl::Route& route : Impl::kRoutes) routes.push_back({route.methods, route.path});
+  for (const DialectRoute& route : dialect_routes()) routes.push_back({route.methods, route.path});
   return routes;
 }
 

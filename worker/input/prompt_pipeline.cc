@@ -10,6 +10,7 @@
 #include "worker/input/prepare_grammar.h"
 #include "worker/input/prepare_resume.h"
 #include "worker/input/prepare_samplers.h"
+#include "worker/input/prompt_cut.h"
 #include "worker/input/shared_prefix.h"
 #include "worker/input/truncate_chat.h"
 
@@ -166,11 +167,35 @@ std::optional<ApiError> prepare_chat(const ServedModel& model, GenerateRequest& 
   return settle(model, request, "messages", std::move(*prompt), seed, out);
 }
 
+// A prompt that fits is encoded as any other; of one that does not the beginning that is to stay and the rest
+// are encoded apart.
+ApiResult<std::vector<TokenId>> encode_to_fit(const ServedModel& model, const GenerateRequest& request,
+                                              const GenerateRequest::Prompt& source, std::string_view field) {
+  const int64_t context = std::min<int64_t>(*request.context_tokens_max, model.total_count_max);
+  const auto room = prompt_room(context, request.max_tokens);
+  if (!room.ok()) return room.error();
+  const auto* text = std::get_if<std::string>(&source);
+  if (text == nullptr || static_cast<int64_t>(text->size()) <= model.prompt_bytes_max) {
+    auto whole = encode_prompt(model, source, field);
+    if (!whole.ok() || whole->size() <= room.value()) return whole;
+    if (text == nullptr) return cut_prompt({}, *whole, room.value(), field);
+  }
+  const std::string_view kept = first_bytes(*text, request.kept_prompt_bytes);
+  auto beginning = encode_text(model, kept, /*add_special=*/true, field);
+  if (!beginning.ok()) return beginning;
+  const std::string_view rest =
+      last_bytes(std::string_view(*text).substr(kept.size()), model.prompt_bytes_max);
+  const auto end = encode_text(model, rest, /*add_special=*/false, field);
+  if (!end.ok()) return end;
+  return cut_prompt(*std::move(beginning), end.value(), room.value(), field);
+}
+
 // `field`: the prompt's name in errors.
 std::optional<ApiError> prepare_prompt(const ServedModel& model, const GenerateRequest& request,
                                        const GenerateRequest::Prompt& source, std::string_view field,
                                        uint64_t seed, PreparedPrompt& out) {
-  auto prompt = encode_prompt(model, source, field);
+  auto prompt = request.context_tokens_max ? encode_to_fit(model, request, source, field)
+                                           : encode_prompt(model, source, field);
   if (!prompt.ok()) return prompt.error();
   out.echo = echo_of(model, request, source, *prompt);
   return settle(model, request, field, std::move(*prompt), seed, out);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "common/dialects/routes.h"
 #include "tests/worker/fixture.h"
 #include "tests/worker/raw_http.h"
 #include "worker/http/server.h"
@@ -44,7 +45,7 @@ std::vector<Way> ways() {
 
 bool only_asks(const std::string& path) {
   constexpr const char* kModels[] = {"/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize"};
-  return std::find(std::begin(kModels), std::end(kModels), path) != std::end(kModels);
+  return std::find(std::begin(kModels), std::end(kModels), path) != std::end(kModels) || dialect_asks(path);
 }
 
 TEST(WorkerPageGuard, OfEveryRouteThatChangesSomething) {
@@ -89,7 +90,7 @@ TEST(WorkerPageGuard, OfEveryRouteThatChangesSomething) {
     of_users += refused;
   }
   EXPECT_EQ(of_users, 4);
-  EXPECT_EQ(guarded, 4) << "prefixes (2), conversations, faults";
+  EXPECT_EQ(guarded, 6) << "prefixes (2), conversations, faults, generations by their key (2)";
 }
 
 }  // namespace troupe::worker_page_guard_test
