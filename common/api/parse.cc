@@ -130,6 +130,16 @@ Fault read_template_kwargs(Draft& draft, std::string_view name, dom::element val
   return std::nullopt;
 }
 
+Fault read_persona(Draft& draft, std::string_view name, dom::element value) {
+  if (draft.request.kind != Kind::kChat || !draft.limits.takes_personas)
+    return ApiError::unsupported(name,
+                                 "'persona' is of chats at a gateway, which puts it around the messages.");
+  if (!value.is_string() && !value.is_object())
+    return expected(name, "a persona's name, or an object", value);
+  append_element_json(draft.request.persona_json, value);
+  return std::nullopt;
+}
+
 Fault read_model(Draft& draft, std::string_view name, dom::element value) {
   if (value.is_string() && value.get_string().value_unsafe().empty()) {
     return expected(name, "the name of a model that GET /v1/models lists", value);
@@ -259,6 +269,7 @@ constexpr Row kRows[] = {
     {"model", true, true, read_model},
     {"n", true, true, read_int32_field<&GenerateRequest::n, 1, kChoicesMax>},
     {"parallel_tool_calls", true, false, read_flag_field<&GenerateRequest::parallel_tool_calls>},
+    {"persona", true, true, read_persona},
     {"presence_penalty", true, true, read_presence_penalty},
     {"priority", true, true, read_int32_field<&GenerateRequest::priority, -1'000'000'000, 1'000'000'000>},
     {"prompt", false, true, read_prompt_field},
@@ -285,7 +296,8 @@ static_assert(std::is_sorted(std::begin(kRows), std::end(kRows),
 // Fields by which a request is routed, limited, or its answer read, so that they must be understood here.
 bool decides_the_way(std::string_view name) {
   return name == "messages" || name == "prompt" || name == "model" || name == "stream" ||
-         name == "stream_options" || name == "troupe_resume" || name == "priority" || name == "cache_salt";
+         name == "stream_options" || name == "troupe_resume" || name == "priority" || name == "cache_salt" ||
+         name == "persona";
 }
 
 Fault read_field(Draft& draft, std::string_view name, dom::element value) {

@@ -6,14 +6,16 @@
 #include "common/api/api.h"
 #include "common/api/passed_paths.h"
 #include "common/api/prefix.h"
+#include "gateway/proxy/persona_http.h"
 #include "gateway/proxy/request_parser.h"
 
 namespace troupe {
 namespace {
 
-constexpr std::string_view kModelPath = "/v1/models/{id}", kPrefixPath = "/v1/prefixes/{id}";
+constexpr std::string_view kModelPath = "/v1/models/{id}", kPrefixPath = "/v1/prefixes/{id}",
+                           kPersonaPath = "/v1/personas/{name}";
 
-constexpr std::array<HttpRoute, 10> kRoutes{{{"POST", "/v1/chat/completions"},
+constexpr std::array<HttpRoute, 12> kRoutes{{{"POST", "/v1/chat/completions"},
                                              {"POST", "/v1/completions"},
                                              {"POST", "/tokenize"},
                                              {"POST", "/detokenize"},
@@ -22,6 +24,8 @@ constexpr std::array<HttpRoute, 10> kRoutes{{{"POST", "/v1/chat/completions"},
                                              {"GET, HEAD", kModelPath},
                                              {"GET, HEAD, POST", kPrefixesPath},
                                              {"GET, HEAD, DELETE", kPrefixPath},
+                                             {"GET, HEAD", kPersonasPath},
+                                             {"GET, HEAD, PUT, DELETE", kPersonaPath},
                                              {"GET, HEAD", "/health"}}};
 
 }  // namespace
@@ -36,6 +40,7 @@ std::string_view main_port_methods(std::string_view path) {
   if (is_passed_path(path)) return "POST";
   if (!prefix_id_of(path).empty()) path = kPrefixPath;
   if (!model_of_path(path).empty()) path = kModelPath;
+  if (!persona_name_of(path).empty()) path = kPersonaPath;
   const auto found = std::find_if(kRoutes.begin(), kRoutes.end(),
                                   [path](const HttpRoute& route) { return route.path == path; });
   return found == kRoutes.end() ? std::string_view() : found->methods;
