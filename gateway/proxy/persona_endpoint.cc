@@ -55,6 +55,12 @@ struct PersonaEndpoint::Publication {
   // Once it is kept:
   bool is_first = false, is_new_version = false;
   Persona persona = {};
+
+  bool has_older_pins() const {
+    const auto& all = persona.versions;
+    return std::any_of(all.begin(), all.end() - 1,
+                       [](const PersonaVersion& v) { return !v.prefix_id.empty(); });
+  }
 };
 
 Task<void> PersonaEndpoint::handle(Exchange& exchange) {
@@ -205,8 +211,18 @@ Task<bj::value> PersonaEndpoint::compute(Exchange& exchange, const RequestContex
   request.method = "POST";
   request.target = request.path = kPrefixesPath;
   request.body = to_json(body);
-  CapturedExchange asked(exchange, std::move(request));
-  co_await parts_.prefixes.make(asked);
+  HttpRequest again = request;
+  CapturedExchange first(exchange, std::move(request)), second(exchange, std::move(again));
+  co_await parts_.prefixes.make(first);
+  // Its own pins of before may be all that there is room for.
+  const bool retries = first.status() == 409 && publication.has_older_pins();
+  if (retries) {
+    for (const PersonaVersion& version : publication.persona.versions) {
+      if (!version.prefix_id.empty()) co_await unpin(exchange, version.prefix_id);
+    }
+    co_await parts_.prefixes.make(second);
+  }
+  const CapturedExchange& asked = retries ? second : first;
   if (asked.status() != 200) {
     out["status"] = asked.status();
     out["error"] = error_text(asked);

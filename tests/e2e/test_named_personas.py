@@ -85,7 +85,7 @@ def test_the_first_user_finds_the_card_computed_and_every_other_does(fleet):
         assert cached / prompt > 0.9
     table = httpx.get(f"{fleet.gateway.metrics_url}/metrics", timeout=5).text
     assert 'troupe_gateway_persona_requests_total{persona="tubo"} 3' in table
-    wait_until(lambda: "persona=tubo@1" in (fleet.gateway.log_dir / "access").read_text(), 10, "the access log names it")
+    wait_until(lambda: "persona=tubo@1" in (fleet.log_dir / "access").read_text(), 10, "the access log names it")
 
 
 def test_a_request_is_the_same_as_its_messages_sent_plainly(fleet):
