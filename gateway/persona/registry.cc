@@ -16,10 +16,19 @@ ApiError unknown_persona(std::string_view param, std::string_view what) {
   return error;
 }
 
-ApiError conflict(std::string_view code, std::string_view what) {
+ApiError too_many(std::string_view what) {
   ApiError error = ApiError::bad_field("", what);
   error.http_status = 409;
-  error.code = code;
+  error.code = "too_many_personas";
+  return error;
+}
+
+ApiError read_only(std::string_view name) {
+  ApiError error = ApiError::bad_field(
+      "name", absl::StrCat("'", to_absl(name),
+                           "' is read from the gateway's folder (personas.dir): publish under another name"));
+  error.http_status = 409;
+  error.code = "persona_read_only";
   return error;
 }
 
@@ -100,19 +109,15 @@ ApiResult<PersonaRegistry::Change> PersonaRegistry::propose(std::string_view own
   const Persona* known = find_own(owner, name);
   Change change;
   if (known != nullptr) {
-    if (known->from_folder)
-      return conflict(
-          "persona_read_only",
-          absl::StrCat("'", to_absl(name),
-                       "' is read from the gateway's folder (personas.dir): publish under another name"));
+    if (known->from_folder) return read_only(name);
     change.persona = *known;
     if (known->versions.back().definition == version.definition) return change;
     version.number = known->versions.back().number + 1;
   } else {
     const auto count = counts_.find(std::string(owner));
     if (count != counts_.end() && count->second >= options_.per_owner)
-      return conflict("too_many_personas", absl::StrCat("there are ", options_.per_owner,
-                                                        " personas already (personas.per_owner)"));
+      return too_many(
+          absl::StrCat("there are ", options_.per_owner, " personas already (personas.per_owner)"));
     change.persona.owner = owner;
     change.persona.name = name;
   }
@@ -123,8 +128,8 @@ ApiResult<PersonaRegistry::Change> PersonaRegistry::propose(std::string_view own
     versions.erase(versions.begin(), versions.end() - options_.versions);
   const auto before = known == nullptr ? 0 : static_cast<int64_t>(known->bytes());
   if (bytes_ - before + static_cast<int64_t>(change.persona.bytes()) > options_.text_bytes)
-    return conflict("too_many_personas", absl::StrCat("all personas together may have ", options_.text_bytes,
-                                                      " bytes (personas.text_bytes)"));
+    return too_many(
+        absl::StrCat("all personas together may have ", options_.text_bytes, " bytes (personas.text_bytes)"));
   return change;
 }
 
