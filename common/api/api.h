@@ -17,6 +17,7 @@
 #include "common/api/error.h"
 #include "common/api/sampler_fields.h"
 #include "common/api/tool_call.h"
+#include "common/api/truncation.h"
 #include "common/core/block_hash.h"
 #include "common/json/text.h"
 
@@ -105,6 +106,7 @@ struct GenerateRequest {
   std::string documents_json;             // JSON array's text (maybe "[]"), or empty
   std::string chat_template_kwargs_json;  // JSON object's text, or empty
   std::string persona_json;               // a gateway's persona: a JSON string or object; or empty
+  std::optional<Truncation> truncation;   // of a chat; none: a prompt that does not fit is refused
 
   // Choices of the answer, over all prompts.
   int32_t choice_count() const { return n * static_cast<int32_t>(1 + more_prompts.size()); }
@@ -147,12 +149,21 @@ class ApiParser {
 ApiResult<GenerateRequest> parse_chat_request(std::string_view body, const ApiLimits& limits = {});
 ApiResult<GenerateRequest> parse_completion_request(std::string_view body, const ApiLimits& limits = {});
 
+// Where a chat's prompt left the prefix cache: the first token that was not read from it, and the message it
+// is part of, by its place in the body.
+struct CacheBreak {
+  int32_t message = 0;
+  int64_t token = 0;
+};
+
 struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
   int64_t cached_tokens = 0;  // tokens of the prompt read from the prefix cache
   // Part of the completion's, where the model's thoughts are split off.
   std::optional<int64_t> reasoning_tokens = std::nullopt;
+  std::optional<CacheBreak> cache_break = std::nullopt;  // none: not a chat
+  int32_t truncated_messages = 0;                        // left out of the prompt (Truncation)
 };
 
 enum class FinishReason : uint8_t { kNone, kStop, kLength };

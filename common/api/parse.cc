@@ -113,6 +113,10 @@ Fault read_tool_choice_field(Draft& draft, std::string_view name, dom::element v
   return read_tool_choice(name, value, draft.request.finds_calls);
 }
 
+Fault read_truncation_field(Draft& draft, std::string_view name, dom::element value) {
+  return read_truncation(name, value, draft.request.truncation);
+}
+
 Fault read_effort(Draft& draft, std::string_view name, dom::element value) {
   return read_string(name, value, kNameBytesMax, draft.request.reasoning_effort);
 }
@@ -288,6 +292,7 @@ constexpr Row kRows[] = {
     {"top_logprobs", true, false, read_top_logprobs},
     {"top_p", true, true, read_top_p},
     {"troupe_resume", true, true, read_resume_field},
+    {"truncation", true, false, read_truncation_field},
     {"user", true, true, read_name_field<&GenerateRequest::user>},
 };
 static_assert(std::is_sorted(std::begin(kRows), std::end(kRows),

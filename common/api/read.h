@@ -77,6 +77,9 @@ Fault settle_final_message(GenerateRequest& request, FinalMessage fields);
 // Reads `tool_choice`: whether the model may call. That it must is refused, by name.
 Fault read_tool_choice(std::string_view param, dom::element value, bool& may_call);
 
+// Reads `truncation`; "disabled" is none.
+Fault read_truncation(std::string_view param, dom::element value, std::optional<Truncation>& out);
+
 inline constexpr std::string_view kPromptRule = "a string or a list of token ids, not empty";
 // Reads a completion's prompts.
 Fault read_prompt(std::string_view param, dom::element value, GenerateRequest& request);

@@ -48,7 +48,14 @@ void append_usage(std::string& out, const Usage& usage) {
   absl::StrAppend(&out, "\"usage\":{\"prompt_tokens\":", usage.prompt_tokens,
                   ",\"completion_tokens\":", usage.completion_tokens,
                   ",\"total_tokens\":", usage.prompt_tokens + usage.completion_tokens,
-                  ",\"prompt_tokens_details\":{\"cached_tokens\":", usage.cached_tokens, "}");
+                  ",\"prompt_tokens_details\":{\"cached_tokens\":", usage.cached_tokens);
+  if (usage.cache_break) {
+    absl::StrAppend(&out, ",\"cache_break\":{\"message\":", usage.cache_break->message,
+                    ",\"token\":", usage.cache_break->token, "}");
+  }
+  if (usage.truncated_messages > 0)
+    absl::StrAppend(&out, ",\"truncated_messages\":", usage.truncated_messages);
+  out += '}';
   if (usage.reasoning_tokens) {
     absl::StrAppend(&out, ",\"completion_tokens_details\":{\"reasoning_tokens\":", *usage.reasoning_tokens,
                     "}");

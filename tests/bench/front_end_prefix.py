@@ -23,7 +23,7 @@ LORE = 12  # entries, of which a turn calls up two
 @dataclasses.dataclass(frozen=True)
 class Way:
     name: str
-    trim: str = "block"   # pair: the oldest pair, each turn that needs it; block: 40 % of the history at once
+    trim: str = "block"   # pair: the oldest pair, each turn that needs it; block: 40 % of the history at once; auto: the worker does
     clock: str = "none"   # top: first line of the system prompt; late: in the user's last message, and kept there
     lore: str = "none"    # top: behind the card; late: a message before the last one, gone with the next turn; gateway: a persona by name, whose
                           # lore the gateway puts there by the words of the last message
@@ -43,6 +43,8 @@ WAYS = [
     Way("persona by name, lore by the gateway", lore="gateway"),
     Way("all of it early, pair by pair", trim="pair", clock="top", lore="top", session=False),
     Way("all of it late, 40 % at once", clock="late", lore="late"),
+    Way("truncation: auto", trim="auto"),
+    Way("truncation: auto, all of it late", trim="auto", clock="late", lore="late"),
 ]
 
 
@@ -70,6 +72,7 @@ class FrontEnd:
         self.card = f"You are playing persona {whose}. " + words(random.Random(f"card {whose}"), args.card_words)
         self.lore = [f"Lore {entry}: " + words(self.rng, 40) for entry in range(LORE)]
         self.history, self.turn, self.number = [], 0, number
+        self.tokens_per_letter = None  # as the first answer's usage says
 
     def prompt(self):
         clock = f"It is {self.turn // 60 + 9:02}:{self.turn % 60:02}. "
@@ -94,6 +97,8 @@ class FrontEnd:
 
     def trim(self):
         """Keeps the history within its budget, counted as front ends do that have no tokenizer: four characters a token."""
+        if self.way.trim == "auto":
+            return
         size = lambda: sum(len(message["content"]) for message in self.history) / 4
         if size() <= self.args.budget:
             return
@@ -111,7 +116,12 @@ class FrontEnd:
         if self.way.lore == "gateway":
             self.publish(port)
         for self.turn in range(self.args.turns):
-            body = {"model": "demo", "temperature": 0, "max_tokens": self.args.answer_tokens, "messages": self.prompt()}
+            messages = self.prompt()
+            letters = sum(len(message["content"]) for message in messages)
+            body = {"model": "demo", "temperature": 0, "max_tokens": self.args.answer_tokens, "messages": messages}
+            if self.way.trim == "auto" and self.tokens_per_letter:
+                room = self.tokens_per_letter * (len(self.card) + 4 * self.args.budget)
+                body["truncation"] = {"strategy": "auto", "max_prompt_tokens": int(room)}
             if self.way.lore == "gateway":
                 body["persona"] = f"persona-{self.number}"
             headers = {}
@@ -119,6 +129,7 @@ class FrontEnd:
                 headers["x-session-id"] = f"{self.way.name}-{self.number}"
             data = post(port, "/v1/chat/completions", body, headers)
             usage = data["usage"]
+            self.tokens_per_letter = self.tokens_per_letter or usage["prompt_tokens"] / letters
             seen.append((usage["prompt_tokens"], usage["prompt_tokens_details"]["cached_tokens"]))
             self.history.append({"role": "assistant", "content": data["choices"][0]["message"]["content"]})
         return seen

@@ -141,6 +141,7 @@ Generator::Generator(Executor executor, Options options, const ServedModel& mode
       model_(model),
       engine_(engine),
       text_jobs_(options.text_timeout, options.long_text_bytes),
+      next_turns_(engine),
       random_(std::random_device{}()),
       idle_timer_(executor) {}
 
@@ -166,7 +167,10 @@ Task<void> Generator::handle(HttpCall& call, GenerateRequest::Kind kind) {
     co_await call.fail(prepared.error());
     co_return;
   }
+  std::vector<TokenId> next = std::move(prepared->next_beginning);
+  const Hash128 salt = prepared->engine.spec.salt;
   co_await generate(call, std::move(prepared.value()), deadline.value());
+  if (call.code() == 200) next_turns_.compute(std::move(next), salt);
 }
 
 Task<void> Generator::handle_text(HttpCall& call, TextAnswer answer) {
@@ -220,6 +224,7 @@ Answer Generator::make_answer(PreparedRequest& prepared, bool includes_token_ids
   options.seed = prepared.engine.sampling.seed;
   options.begun = prepared.begun;
   options.syntax = std::move(prepared.syntax);
+  options.places = std::move(prepared.places);
   return Answer(std::move(options));
 }
 

@@ -20,6 +20,7 @@
 
 #include "worker/engine/engine.h"
 #include "worker/http/http_call.h"
+#include "worker/http/next_turns.h"
 #include "worker/http/output_channel.h"
 #include "worker/http/prefixes.h"
 #include "worker/http/response_builder.h"
@@ -95,6 +96,7 @@ class Generator {
   const ServedModel& model_;
   Engine& engine_;
   TextJobs text_jobs_;
+  NextTurns next_turns_;
   std::mt19937_64 random_;  // for ids, and seeds of requests that have none
   Timer idle_timer_;        // cancelled when running_count_ reaches 0
   int64_t running_count_ = 0;

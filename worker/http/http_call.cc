@@ -8,6 +8,7 @@ HeaderList HttpCall::headers(std::string_view content_type) const {
   HeaderList list;
   list.emplace_back("content-type", content_type);
   list.emplace_back("x-request-id", request_id_);
+  list.insert(list.end(), more_.begin(), more_.end());
   return list;
 }
 

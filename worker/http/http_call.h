@@ -27,6 +27,8 @@ class HttpCall {
   const std::string& request_id() const { return request_id_; }
   int code() const { return code_; }
 
+  // Adds headers to the answer, which is not begun.
+  void add_headers(const HeaderList& more) { more_.insert(more_.end(), more.begin(), more.end()); }
   Task<void> answer_json(int status, std::string body);
   Task<void> answer_text(std::string_view content_type, std::string body);  // 200
   // Adds Retry-After if the error has one.
@@ -42,6 +44,7 @@ class HttpCall {
   Exchange& exchange_;
   std::string_view endpoint_;
   std::string request_id_;
+  HeaderList more_;
   int code_ = kNoAnswer;
 };
 

@@ -13,6 +13,7 @@ Answer::Answer(Options options)
       prompts_(static_cast<size_t>(options_.prompt_count)),
       open_count_(states_.size()) {
   states_.front().begun = options_.begun;
+  usage_.truncated_messages = options_.places.left_out;
   for (size_t i = 0; i < states_.size() && options_.syntax.parses(); ++i)
     states_[i].parser =
         std::make_unique<AnswerParser>(options_.syntax, options_.header.id, static_cast<int32_t>(i));
@@ -54,6 +55,8 @@ Answer::State& Answer::take(EngineOutput& piece) {
   if (is_first_of_prompt(piece)) {
     usage_.prompt_tokens += piece.usage.prompt_tokens - state.usage.prompt_tokens;
     usage_.cached_tokens += piece.usage.cached_tokens - state.usage.cached_tokens;
+    if (!options_.places.message_ends.empty())
+      usage_.cache_break = options_.places.break_at(usage_.cached_tokens);
   }
   state.usage = piece.usage;
   state.finish = piece.finish;
@@ -141,6 +144,18 @@ void Answer::collect_parsed(State& state, EngineOutput& piece) {
       state.calls.push_back(std::move(call));
     }
   }
+}
+
+HeaderList Answer::headers() const {
+  HeaderList list;
+  if (usage_.truncated_messages > 0)
+    list.emplace_back("x-truncated-messages", std::to_string(usage_.truncated_messages));
+  if (usage_.cache_break) {
+    const CacheBreak& at = *usage_.cache_break;
+    list.emplace_back("x-cache-break",
+                      "message=" + std::to_string(at.message) + ";token=" + std::to_string(at.token));
+  }
+  return list;
 }
 
 std::string Answer::whole_json() const {

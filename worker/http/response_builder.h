@@ -16,6 +16,7 @@
 
 #include "common/api/api.h"
 #include "worker/engine/engine.h"
+#include "worker/input/prepared_request.h"
 #include "worker/input/prompt_echo.h"
 #include "worker/text/answer/answer_parser.h"
 
@@ -35,6 +36,7 @@ class Answer {
     uint64_t seed = 0;
     bool begun = false;  // a resumed answer of one choice: no role, no echo
     AnswerSyntax syntax = {};
+    PromptPlaces places = {};
   };
   explicit Answer(Options options);
 
@@ -43,6 +45,9 @@ class Answer {
   void collect(EngineOutput piece);
 
   bool includes_token_ids() const { return options_.includes_token_ids; }
+  // Headers about the prompt, of what is known: x-truncated-messages at once, x-cache-break from the first
+  // piece on.
+  HeaderList headers() const;
   // Returns whether every choice has had its last piece.
   bool done() const { return open_count_ == 0; }
   // Returns the collected answer. REQUIRES: done().

@@ -36,6 +36,7 @@ Task<void> Generator::answer_whole(HttpCall& call, Answer& answer, const Source&
     }
   }
   if (refusing_) call.exchange().close_after();
+  call.add_headers(answer.headers());
   std::string body = answer.whole_json();
   co_await call.answer_json(200, std::move(body));
 }
@@ -59,6 +60,7 @@ Task<void> Generator::answer_stream(HttpCall& call, Answer& answer, const Source
   std::string bytes;
   bool started = false, failed = false;
   if (answer.includes_token_ids()) {
+    call.add_headers(answer.headers());
     co_await call.start_events();
     co_await call.exchange().write(kSseHeartbeat);  // heartbeats follow: clients may rely on them
     started = true;
@@ -84,7 +86,10 @@ Task<void> Generator::answer_stream(HttpCall& call, Answer& answer, const Source
       co_return;
     }
     if (failed) append_sse_data(bytes, error->to_json());
-    if (!started) co_await call.start_events();
+    if (!started) {
+      call.add_headers(answer.headers());
+      co_await call.start_events();
+    }
     started = true;
     if (!bytes.empty()) co_await call.exchange().write(bytes);
   }

@@ -1,4 +1,6 @@
-// A chat → its prompt's tokens: the template is chosen and rendered, with marks where the request's texts
+#include "worker/input/encode_chat.h"
+
+// The template is chosen and rendered, with marks where the request's texts
 // quote special tokens, and encoded. A chat that is gone on with has a boundary before the assistant's words.
 
 #include <algorithm>
@@ -8,8 +10,9 @@
 
 #include "common/json/wide_integers.h"
 #include "common/json/wide_json.h"
+#include "worker/input/encode_text.h"
+#include "worker/input/message_ends.h"
 #include "worker/input/own_tokens.h"
-#include "worker/input/prompt_pipeline.h"
 #include "worker/text/chat_context.h"
 #include "worker/text/final_words.h"
 #include "worker/text/tokenizer/cut_text.h"
@@ -178,6 +181,8 @@ ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& model, const Gene
   const auto lost = lost_message(request.messages, cut.text);
   if (lost && leaves_out(renderer, request, *lost, how.add_generation_prompt && !how.continue_final_message))
     return lost_message_error(request, *lost);
+  if (how.message_ends != nullptr)
+    *how.message_ends = message_ends(*model.tokenizer, request.messages, cut.text, *ids);
   return ids;
 }
 

@@ -11,7 +11,7 @@
 
 #include <span>
 
-#include "worker/input/prompt_pipeline.h"
+#include "worker/input/served_model.h"
 #include "worker/text/chat_template.h"
 #include "worker/text/tokenizer/cut_text.h"
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "worker/input/encode_text.h"
 #include "worker/input/shared_prefix.h"
 #include "worker/schedule/block_tables.h"
 

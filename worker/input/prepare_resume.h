@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "common/api/api.h"
-#include "worker/input/prompt_pipeline.h"
+#include "worker/input/prepared_request.h"
+#include "worker/input/served_model.h"
 
 namespace troupe {
 

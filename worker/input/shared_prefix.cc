@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "worker/input/encode_chat.h"
+#include "worker/input/encode_text.h"
+
 namespace troupe {
 
 namespace {

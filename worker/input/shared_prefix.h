@@ -9,7 +9,8 @@
 
 #include "common/api/api.h"
 #include "common/core/block_hash.h"
-#include "worker/input/prompt_pipeline.h"
+#include "worker/input/prepared_request.h"
+#include "worker/input/served_model.h"
 
 namespace troupe {
 
