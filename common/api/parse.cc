@@ -134,14 +134,8 @@ Fault read_template_kwargs(Draft& draft, std::string_view name, dom::element val
   return std::nullopt;
 }
 
-Fault read_persona(Draft& draft, std::string_view name, dom::element value) {
-  if (draft.request.kind != Kind::kChat || !draft.limits.takes_personas)
-    return ApiError::unsupported(name,
-                                 "'persona' is of chats at a gateway, which puts it around the messages.");
-  if (!value.is_string() && !value.is_object())
-    return expected(name, "a persona's name, or an object", value);
-  append_element_json(draft.request.persona_json, value);
-  return std::nullopt;
+Fault read_persona_field(Draft& draft, std::string_view name, dom::element value) {
+  return read_persona(name, value, draft.limits.takes_personas, draft.request);
 }
 
 Fault read_model(Draft& draft, std::string_view name, dom::element value) {
@@ -273,7 +267,7 @@ constexpr Row kRows[] = {
     {"model", true, true, read_model},
     {"n", true, true, read_int32_field<&GenerateRequest::n, 1, kChoicesMax>},
     {"parallel_tool_calls", true, false, read_flag_field<&GenerateRequest::parallel_tool_calls>},
-    {"persona", true, true, read_persona},
+    {"persona", true, true, read_persona_field},
     {"presence_penalty", true, true, read_presence_penalty},
     {"priority", true, true, read_int32_field<&GenerateRequest::priority, -1'000'000'000, 1'000'000'000>},
     {"prompt", false, true, read_prompt_field},
