@@ -240,6 +240,8 @@ std::string Admin::table_json() const {
     // The first choices of a new conversation now, which in modes exact and gossip do not follow the table.
     item["first"] = id_of(hop.first);
     item["second"] = id_of(hop.second);
+    const std::string persona = parts_.personas.name_of(hop.set);
+    item["persona"] = persona.empty() ? bj::value() : bj::value(persona);
     item["prefix_tokens"] = parts_.router.known().sets.tokens(hop.set);
     sets.emplace_back(std::move(item));
   }

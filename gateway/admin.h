@@ -22,6 +22,7 @@
 #include "gateway/cluster/fleet.h"
 #include "gateway/cluster/gossip.h"
 #include "gateway/cluster/residency_reader.h"
+#include "gateway/persona/registry.h"
 #include "gateway/proxy/proxy.h"
 #include "gateway/route/router.h"
 
@@ -36,6 +37,7 @@ class Admin {
     const Metrics& metrics;
     Gossip& gossip;
     const ResidencyReader& residency;
+    const PersonaRegistry& personas;
     const Clock& clock;
   };
   explicit Admin(const Parts& parts) : parts_(parts) {}

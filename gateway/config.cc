@@ -9,6 +9,7 @@
 #include "common/settings/log_levels.h"
 #include "gateway/access/secret.h"
 #include "gateway/cluster/name_follower.h"
+#include "gateway/cluster/persona_file.h"
 #include "gateway/cluster/pin_file.h"
 #include "gateway/proxy/proxy_settings.h"
 #include "gateway/route/settings.h"
@@ -63,12 +64,31 @@ void describe_sharing(GatewaySettings& s, SettingsSchema& schema) {
 
 void describe_handover(GatewaySettings& s, SettingsSchema& schema) {
   schema
-      .add("handover.text_bytes", &s.prefix_text_bytes,
+      .add("handover.text_bytes", &s.migrator.text_bytes,
            "memory for texts of personas, to have them computed ahead of their requests; 0: never")
       .range(0, 1e12)
       .unit("bytes");
   schema.add("handover.at_once", &s.router.moves_at_once, "personas computed ahead at once").range(1, 256);
   describe(schema, s.migrator);
+}
+
+void describe_personas(GatewaySettings& s, SettingsSchema& schema) {
+  schema.add("personas.dir", &s.personas.dir,
+             "folder of personas that all may name in their requests: a YAML or JSON file each; empty: none");
+  schema.add(
+      "personas.file", &s.personas.file,
+      "file that keeps the personas that clients publish, without state: etcd; empty: in memory alone");
+  schema
+      .add("personas.per_owner", &s.personas.per_owner, "published personas of one API key, or of its tenant")
+      .range(0, 1e6)
+      .live();
+  schema.add("personas.versions", &s.personas.versions, "versions kept of each, for requests that name one")
+      .range(1, 64)
+      .live();
+  schema.add("personas.text_bytes", &s.personas.text_bytes, "memory for the texts of all personas")
+      .range(0, 1e12)
+      .unit("bytes")
+      .live();
 }
 
 void describe_pins(GatewaySettings& s, SettingsSchema& schema) {
@@ -148,6 +168,7 @@ void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
   describe_sharing(s, schema);
   describe_handover(s, schema);
   describe_pins(s, schema);
+  describe_personas(s, schema);
   describe_http_bodies(schema, s.main_server, kHttpLimits);
   describe_http_timeouts(schema, s.main_server, kHttpLimits);
   describe_http_head(schema, s.main_server, kHttpLimits);
@@ -222,6 +243,8 @@ Status make_state(const GatewaySettings& s, GatewayConfig& config) {
   const bool shared = s.state_store == "etcd";
   if (shared && !s.pins.file.empty())
     return invalid_argument("pins.file: is of use without state: etcd only, which keeps the pins");
+  if (shared && !s.personas.file.empty())
+    return invalid_argument("personas.file: is of use without state: etcd only, which keeps the personas");
   if (shared == s.etcd_endpoints.empty()) {
     return invalid_argument(
         shared ? "etcd_endpoints: state: etcd needs at least one, such as http://127.0.0.1:2379"
@@ -252,7 +275,7 @@ Status make_tls(const GatewaySettings& s, GatewayConfig& config) {
 
 // Copies the values that one part takes from another.
 void make_parts(GatewayConfig& config) {
-  config.migrator.enabled = config.prefix_text_bytes > 0;
+  config.migrator.enabled = config.migrator.text_bytes > 0;
   // These modes read the residency events of the nodes.
   const route::Mode mode = config.router.affinity.mode;
   config.residency.enabled = mode == route::Mode::kExact || mode == route::Mode::kStrict;
@@ -304,6 +327,7 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
 Status check_files(const GatewayConfig& config) {
   if (!config.pins.file.empty())
     TROUPE_RETURN_IF_ERROR(PinFile::check(config.pins.file, config.pins.text_bytes));
+  if (!config.personas.file.empty()) TROUPE_RETURN_IF_ERROR(PersonaFile::check(config.personas.file));
   if (!config.record.empty()) TROUPE_RETURN_IF_ERROR(AppendLog::check("record", config.record));
   const std::string& access_log = config.telemetry.access_log;
   const bool is_file = access_log != kAccessLogOff && access_log != kAccessLogStderr;

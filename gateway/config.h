@@ -22,6 +22,7 @@
 #include "gateway/cluster/prober.h"
 #include "gateway/cluster/residency_reader.h"
 #include "gateway/cluster/shared_state.h"
+#include "gateway/named_personas.h"
 #include "gateway/proxy/admission_queue.h"
 #include "gateway/proxy/proxy_settings.h"
 #include "gateway/route/options.h"
@@ -29,6 +30,10 @@
 #include "gateway/telemetry/telemetry_settings.h"
 
 namespace troupe {
+
+struct HandoverSettings : PrefixMigratorOptions {
+  size_t text_bytes = 64 << 20;
+};
 
 struct PinSettings : route::PinOptions {
   std::string file;  // see PinFile; empty: kept in memory alone
@@ -41,9 +46,9 @@ struct GatewayParts {
   HttpServerOptions metrics_server;
   FleetOptions fleet;
   ProberOptions prober;
-  size_t prefix_text_bytes = 64 << 20;
   PinSettings pins;
-  PrefixMigratorOptions migrator;
+  PersonaSettings personas;
+  HandoverSettings migrator;
   ResidencyReaderOptions residency;
   GossipOptions gossip;
   SharedStateOptions state;

@@ -64,9 +64,10 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
       api_keys_(metrics_),
       router_(named(config.router, seed), seed),
       fleet_(with_names(config.fleet, seed), Fleet::Parts{io.get_executor(), router_, metrics_, clock, log}),
-      texts_(config.prefix_text_bytes),
+      texts_(config.migrator.text_bytes),
       prefixes_{{config.migrator, {io.get_executor(), fleet_, router_, texts_, metrics_, clock, log}},
-                {config.pins, {io.get_executor(), fleet_, router_, metrics_, clock, log}}},
+                {config.pins, {io.get_executor(), fleet_, router_, metrics_, clock, log}},
+                {config.personas, {io.get_executor(), metrics_, clock, log}}},
       watch_{{io.get_executor(), fleet_, log, config.fleet.names, config.fleet.client},
              {io.get_executor(), fleet_, clock, config.prober}},
       residency_reader_(config.residency, {io.get_executor(), fleet_, router_, metrics_, clock, log}),
@@ -76,7 +77,8 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
       proxy_(config.proxy,
              Proxy::Parts{fleet_, router_, instruments_, observers_, admission_queue_, clock, log},
              seed ^ 0x5bd1e995),
-      admin_(Admin::Parts{proxy_, fleet_, router_, metrics_, gossip_, residency_reader_, clock}),
+      admin_(Admin::Parts{proxy_, fleet_, router_, metrics_, gossip_, residency_reader_,
+                          prefixes_.personas.registry(), clock}),
       main_server_(
           io, main_listener(config.main_server),
           [this](Exchange& exchange) { return proxy_.handle(exchange); }, log),
@@ -86,6 +88,8 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
       background_(io.get_executor()) {
   if (config.migrator.enabled) proxy_.keep_texts(texts_);
   share_pins(config);
+  if (state_ != nullptr) prefixes_.personas.share(config.state.etcd, config.state.prefix);
+  proxy_.keep_personas(prefixes_.personas.registry(), prefixes_.personas.keeper());
   proxy_.keep_pins(prefixes_.pins.registry(), prefixes_.store == nullptr);
   admin_.demands_certificates(config.metrics_demands_certificates);
   admin_.answer_to(config.admin_hosts);
@@ -185,6 +189,7 @@ Status Gateway::change(const GatewayConfig& config) {
   watch_.prober.change(config.prober);
   prefixes_.migrator.change(config.migrator.deadline);
   prefixes_.pins.registry().change(config.pins);
+  prefixes_.personas.registry().change(config.personas);
   router_.change(config.router.affinity, config.router.planner);
   use(config.tls);
   fleet_.change(config.fleet);
@@ -207,11 +212,14 @@ Status Gateway::start() {
   TROUPE_RETURN_IF_ERROR(start_record());
   TROUPE_RETURN_IF_ERROR(start_observers());
   if (prefixes_.file != nullptr) TROUPE_RETURN_IF_ERROR(prefixes_.file->load());
+  const auto owner_of = [this](const std::string& tenant) { return api_keys_.owner_of_tenant(tenant); };
+  TROUPE_RETURN_IF_ERROR(prefixes_.personas.load(owner_of));
   TROUPE_RETURN_IF_ERROR(main_server_.listen());
   TROUPE_RETURN_IF_ERROR(metrics_server_.listen());
   prefixes_.migrator.start(background_);
   prefixes_.pins.start(background_);
   if (prefixes_.store != nullptr) prefixes_.store->start(background_);
+  prefixes_.personas.start(background_);
   if (prefixes_.file != nullptr) prefixes_.file->start(background_);
   watch_.names.start(background_);
   watch_.prober.start(background_);

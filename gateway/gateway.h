@@ -23,6 +23,7 @@
 #include "gateway/cluster/residency_reader.h"
 #include "gateway/cluster/shared_state.h"
 #include "gateway/config.h"
+#include "gateway/named_personas.h"
 #include "gateway/proxy/admission_queue.h"
 #include "gateway/proxy/proxy.h"
 #include "gateway/route/router.h"
@@ -95,6 +96,7 @@ class Gateway {
   struct PrefixKeeping {
     PrefixMigrator migrator;
     PinReconciler pins;
+    NamedPersonas personas;
     std::unique_ptr<PinStore> store = nullptr;  // null: this gateway alone knows its pins
     std::unique_ptr<PinFile> file = nullptr;    // null: in memory alone
   };

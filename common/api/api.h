@@ -126,6 +126,7 @@ struct GenerateRequest {
   std::string documents_json;                  // JSON array's text (maybe "[]"), or empty
   std::string chat_template_kwargs_json;       // JSON object's text, or empty
   std::optional<Truncation> truncation;        // of a chat; none: a prompt that does not fit is refused
+  std::string persona_json;                    // a gateway's persona: a JSON string or object; or empty
 
   // Choices of the answer, over all prompts.
   int32_t choice_count() const { return n * static_cast<int32_t>(1 + more_prompts.size()); }
@@ -137,6 +138,8 @@ struct ApiLimits {
   // The workers are of another kind, and refuse what they do not understand themselves: content parts that
   // are no text, fields and values that ours have no use for. They count as text, or as left out.
   bool for_others = false;
+  // A chat may name a persona, which a gateway puts around its messages; else `persona` is refused.
+  bool takes_personas = false;
 };
 
 class StrictJson;

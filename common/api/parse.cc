@@ -136,6 +136,10 @@ Fault read_template_kwargs(Draft& draft, std::string_view name, dom::element val
   return std::nullopt;
 }
 
+Fault read_persona_field(Draft& draft, std::string_view name, dom::element value) {
+  return read_persona(name, value, draft.limits.takes_personas, draft.request);
+}
+
 Fault read_model(Draft& draft, std::string_view name, dom::element value) {
   if (value.is_string() && value.get_string().value_unsafe().empty()) {
     return expected(name, "the name of a model that GET /v1/models lists", value);
@@ -273,6 +277,7 @@ constexpr Row kRows[] = {
     {"model", true, true, read_model},
     {"n", true, true, read_int32_field<&GenerateRequest::n, 1, kChoicesMax>},
     {"parallel_tool_calls", true, false, read_flag_field<&GenerateRequest::parallel_tool_calls>},
+    {"persona", true, true, read_persona_field},
     {"presence_penalty", true, true, read_presence_penalty},
     {"priority", true, true, read_int32_field<&GenerateRequest::priority, -1'000'000'000, 1'000'000'000>},
     {"prompt", false, true, read_prompt_field},
@@ -301,7 +306,8 @@ static_assert(std::is_sorted(std::begin(kRows), std::end(kRows),
 // Fields by which a request is routed, limited, or its answer read, so that they must be understood here.
 bool decides_the_way(std::string_view name) {
   return name == "messages" || name == "prompt" || name == "model" || name == "stream" ||
-         name == "stream_options" || name == "troupe_resume" || name == "priority" || name == "cache_salt";
+         name == "stream_options" || name == "troupe_resume" || name == "priority" || name == "cache_salt" ||
+         name == "persona";
 }
 
 Fault read_field(Draft& draft, std::string_view name, dom::element value) {

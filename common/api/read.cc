@@ -341,4 +341,14 @@ ApiResult<dom::object> parse_body(StrictJson& json, JsonText body, const ApiLimi
   return root->get_object().value_unsafe();
 }
 
+Fault read_persona(std::string_view param, dom::element value, bool is_taken, GenerateRequest& request) {
+  if (request.kind != GenerateRequest::Kind::kChat || !is_taken)
+    return ApiError::unsupported(param,
+                                 "'persona' is of chats at a gateway, which puts it around the messages.");
+  if (!value.is_string() && !value.is_object())
+    return expected(param, "a persona's name, or an object", value);
+  append_element_json(request.persona_json, value);
+  return std::nullopt;
+}
+
 }  // namespace troupe

@@ -81,6 +81,9 @@ Fault check_tool_choice(const GenerateRequest& request);
 // Reads `truncation`; "disabled" is none.
 Fault read_truncation(std::string_view param, dom::element value, std::optional<Truncation>& out);
 
+// Reads `persona`, of chats where it is taken at all.
+Fault read_persona(std::string_view param, dom::element value, bool is_taken, GenerateRequest& request);
+
 inline constexpr std::string_view kPromptRule = "a string or a list of token ids, not empty";
 // Reads a completion's prompts.
 Fault read_prompt(std::string_view param, dom::element value, GenerateRequest& request);

@@ -9,6 +9,7 @@
 //   <prefix>/table               the table
 //   <prefix>/pins/<prefix id>    a pinned prefix, under a lease of its own where it ends
 //   (gateway/cluster/pin_record.h)
+//   <prefix>/personas/<owner>/<name>  a published persona (gateway/persona/record.h)
 
 #include <string>
 #include <string_view>
@@ -26,8 +27,9 @@ struct StateKeys {
         gateways(prefix + "/gateways/"),
         leader(prefix + "/leader"),
         table(prefix + "/table"),
-        pins(prefix + "/pins/") {}
-  std::string workers, loads, gateways, leader, table, pins;
+        pins(prefix + "/pins/"),
+        personas(prefix + "/personas/") {}
+  std::string workers, loads, gateways, leader, table, pins, personas;
 };
 // Accepts "/something", printable, without a final "/". The error describes the fault but not its origin.
 Status check_state_prefix(std::string_view prefix);

@@ -60,7 +60,9 @@ class Flattener final : public YAML::EventHandler {
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
     refuse_decoration(mark, tag, anchor);
-    if (tag == "!" && !closes_on_its_line(text_, static_cast<size_t>(mark.pos))) {
+    const auto at = static_cast<size_t>(mark.pos);
+    const bool is_block = at < text_.size() && (text_[at] == '|' || text_[at] == '>');  // ends by its indent
+    if (tag == "!" && !is_block && !closes_on_its_line(text_, at)) {
       throw Refusal{line_of(mark), "a quoted value must end on the line on which it begins"};
     }
     add_scalar(mark, tag == "!" ? YamlEntry::Kind::kQuoted : YamlEntry::Kind::kPlain, value);

@@ -129,6 +129,13 @@ std::shared_ptr<ApiClient> ApiKeys::of_owner(std::string_view owner) const {
   return found == clients_.end() ? nullptr : *found;
 }
 
+std::optional<std::string> ApiKeys::owner_of_tenant(std::string_view tenant) const {
+  const auto found = std::find_if(clients_.begin(), clients_.end(),
+                                  [tenant](const auto& client) { return client->key_.tenant == tenant; });
+  if (tenant.empty() || found == clients_.end()) return std::nullopt;
+  return (*found)->owner();
+}
+
 ApiError unknown_key(std::string_view authorization) {
   ApiError error = ApiError::bad_field(
       "", authorization.empty()

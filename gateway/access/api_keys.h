@@ -75,6 +75,8 @@ class ApiKeys {
   std::shared_ptr<ApiClient> named(std::string_view name) const;
   // A client with this owner(); null: none.
   std::shared_ptr<ApiClient> of_owner(std::string_view owner) const;
+  // The owner() of this tenant's clients; nullopt: no key names it.
+  std::optional<std::string> owner_of_tenant(std::string_view tenant) const;
   size_t size() const { return clients_.size(); }
 
  private:

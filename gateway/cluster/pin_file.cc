@@ -1,13 +1,6 @@
 #include "gateway/cluster/pin_file.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <chrono>
-#include <cstdio>
-#include <cstring>
 #include <functional>
 #include <utility>
 
@@ -15,6 +8,7 @@
 #include "common/core/regular_file.h"
 #include "common/net/timer.h"
 #include "gateway/cluster/pin_record.h"
+#include "gateway/cluster/replaced_file.h"
 
 namespace troupe {
 namespace {
@@ -27,33 +21,6 @@ constexpr size_t kFileOfText = 8;
 int64_t unix_now_s() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::seconds>(now).count();
-}
-
-Status refused(const std::string& what) {
-  return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
-}
-
-Status write_all(int descriptor, std::string_view text, const std::string& path) {
-  while (!text.empty()) {
-    const ssize_t count = ::write(descriptor, text.data(), text.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return refused(path);
-    text.remove_prefix(static_cast<size_t>(count));
-  }
-  return ::fsync(descriptor) == 0 ? absl::OkStatus() : refused(path);
-}
-
-// Readers find the old text or the new one, whole.
-Status replace_file(const std::string& path, std::string_view text) {
-  const std::string beside = path + ".new";
-  ::unlink(beside.c_str());  // left by one that was killed
-  const int descriptor = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (descriptor < 0) return refused(beside);
-  {
-    const OpenFile file(descriptor);
-    TROUPE_RETURN_IF_ERROR(write_all(descriptor, text, beside));
-  }
-  return std::rename(beside.c_str(), path.c_str()) == 0 ? absl::OkStatus() : refused(path);
 }
 
 // As a setting's fault; OK stays OK.

@@ -63,6 +63,7 @@ std::string with_members(std::string_view body, std::span<const JsonPatch> membe
     at = after_space(body, std::min(end + 1, body.size()));
   }
   for (const JsonPatch& member : members) {
+    if (member.json.empty()) continue;
     if (out.size() > 1) out += ',';
     out += '"';
     out += member.name;
@@ -71,6 +72,27 @@ std::string with_members(std::string_view body, std::span<const JsonPatch> membe
   }
   out += '}';
   return out;
+}
+
+std::vector<std::string_view> array_items(std::string_view body, std::string_view name) {
+  const JsonPatch wanted[] = {{name, ""}};
+  std::vector<std::string_view> items;
+  size_t at = after_space(body, after_space(body, 0) + 1);
+  while (at < body.size() && body[at] == '"') {
+    const size_t name_end = after_string(body, at);
+    const size_t value = after_space(body, after_space(body, name_end) + 1);
+    if (names(body.substr(at, name_end - at), wanted) && value < body.size() && body[value] == '[') {
+      for (size_t item = after_space(body, value + 1); item < body.size() && body[item] != ']';) {
+        const size_t end = after_value(body, item);
+        const std::string_view text = body.substr(item, end - item);
+        items.push_back(text.substr(0, text.find_last_not_of(kSpace) + 1));
+        item = end < body.size() && body[end] == ',' ? after_space(body, end + 1) : end;
+      }
+      return items;
+    }
+    at = after_space(body, std::min(after_value(body, value) + 1, body.size()));
+  }
+  return items;
 }
 
 }  // namespace troupe

@@ -7,16 +7,21 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace troupe {
 
 struct JsonPatch {
   std::string_view name;
-  std::string json;  // its value
+  std::string json;  // its value; empty: the member is only taken away
 };
 
 // `body` without its outermost members of these names, however they are spelt there, and with these at its
 // end. REQUIRES: `body` is one JSON object, as the strict parser takes it.
 std::string with_members(std::string_view body, std::span<const JsonPatch> members);
+
+// The elements of the array that is the outermost member of this name, as they are written in `body`; none
+// where there is no such array. REQUIRES: as above.
+std::vector<std::string_view> array_items(std::string_view body, std::string_view name);
 
 }  // namespace troupe

@@ -10,6 +10,7 @@
 #include "common/net/cors.h"
 #include "gateway/proxy/keepalive_exchange.h"
 #include "gateway/proxy/passed_request.h"
+#include "gateway/proxy/persona_http.h"
 #include "gateway/proxy/request_scopes.h"
 #include "gateway/proxy/routes.h"
 
@@ -42,6 +43,7 @@ Proxy::Proxy(const ProxyOptions& options, const Parts& parts, uint64_t seed)
       admission_(core_, queue_),
       driver_(core_, gate_, replies_),
       prefixes_(core_, {gate_, intake_, admission_, driver_, replies_}),
+      personas_(core_, {gate_, intake_, replies_, prefixes_}),
       explainer_(core_, gate_, intake_, admission_) {}
 
 void Proxy::record_to(TrafficRecorder& recorder) {
@@ -62,7 +64,7 @@ void Proxy::start_drain(Duration grace) {
 std::optional<ApiError> Proxy::page_refusal_of(const HttpRequest& request) const {
   const CorsOrigins& origins = core_.options.cors_origins;
   if (changes_state(request)) return change_refusal(request, &origins);
-  const bool of_users = request.path == kPrefixesPath || !prefix_id_of(request.path).empty();
+  const bool of_users = request.path.starts_with(kPrefixesPath) || request.path.starts_with(kPersonasPath);
   return of_users ? rebound_refusal(request, origins) : std::nullopt;
 }
 
@@ -80,6 +82,9 @@ Task<void> Proxy::handle_own(Exchange& exchange) {
     return route_and_forward(exchange, parse);
   if (post && request.path == kPrefixesPath) return prefixes_.make(exchange);
   if (reads(request) && request.path == kPrefixesPath) return prefixes_.list(exchange);
+  const bool has_personas = core_.personas != nullptr && request.path.starts_with(kPersonasPath);
+  if (has_personas && lists_method(main_port_methods(request.path), request.method))
+    return personas_.handle(exchange);
   const bool known = reads(request) || request.method == "DELETE";
   return known && !prefix_id_of(request.path).empty() ? prefixes_.known(exchange) : answer_own(exchange);
 }

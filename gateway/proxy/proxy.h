@@ -6,6 +6,7 @@
 //   access_gate       the client's API key: what it may use, what it is charged
 //   admission_stage   waits where all workers of a model are full; then the flow chooses again
 //   request_driver    sends it, once per attempt of the flow, and passes the answer on
+//   persona_assembly  puts a persona that it names around its messages, within the first phase
 //   prefix_endpoint   POST /v1/prefixes goes to all homes of its set instead
 //   replies           refusals and failures
 //
@@ -23,6 +24,7 @@
 #include "gateway/proxy/access_gate.h"
 #include "gateway/proxy/admission_queue.h"
 #include "gateway/proxy/admission_stage.h"
+#include "gateway/proxy/persona_endpoint.h"
 #include "gateway/proxy/prefix_endpoint.h"
 #include "gateway/proxy/proxy_core.h"
 #include "gateway/proxy/replies.h"
@@ -51,6 +53,10 @@ class Proxy {
   void keep_pins(route::PinRegistry& pins, bool by_owner) {
     core_.pins = &pins;
     core_.pins_by_owner = by_owner;
+  }
+  void keep_personas(PersonaRegistry& personas, PersonaKeeper& keeper) {
+    core_.personas = &personas;
+    core_.persona_keeper = &keeper;
   }
   void keep_texts(PrefixTextCache& texts);                             // of personas that are asked for
   void require_keys(const ApiKeys& keys) { gate_.require(keys); }      // of clients
@@ -98,6 +104,7 @@ class Proxy {
   AdmissionStage admission_;
   RequestDriver driver_;
   PrefixEndpoint prefixes_;
+  PersonaEndpoint personas_;
   RouteExplainer explainer_;
   Generations generations_;
   bool leaving_ = false;

@@ -7,7 +7,9 @@
 #include "common/core/log.h"
 #include "common/core/time.h"
 #include "gateway/cluster/fleet.h"
+#include "gateway/cluster/persona_keeper.h"
 #include "gateway/cluster/prefix_text_cache.h"
+#include "gateway/persona/registry.h"
 #include "gateway/proxy/proxy_settings.h"
 #include "gateway/route/placement/pin_registry.h"
 #include "gateway/route/request/request_flow.h"
@@ -56,7 +58,9 @@ struct ProxyCore {
   TrafficRecorder* recorder = nullptr;  // null: traffic is not recorded
   route::PinRegistry* pins = nullptr;   // null: pins are not kept here
   bool pins_by_owner = false;  // workers know others' pins that the registry does not: they judge by owner
-  PrefixTextCache* texts = nullptr;  // null: texts of personas are not kept
+  PrefixTextCache* texts = nullptr;         // null: texts of personas are not kept
+  PersonaRegistry* personas = nullptr;      // null: personas have no names here
+  PersonaKeeper* persona_keeper = nullptr;  // with them
 
   // The surroundings in which a request's flow decides.
   route::FlowContext flow_context() { return {router, retry_budget, signals, options}; }

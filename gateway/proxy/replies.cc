@@ -108,8 +108,10 @@ Task<void> Replies::give_up(Exchange& exchange, RequestContext& context, Forward
   co_await refuse(exchange, context, error);
 }
 
-Task<void> Replies::answer(Exchange& exchange, RequestContext& context, int status, std::string body) {
+Task<void> Replies::answer(Exchange& exchange, RequestContext& context, int status, std::string body,
+                           HeaderList extra) {
   HeaderList headers = own_headers(context);
+  headers.insert(headers.end(), extra.begin(), extra.end());
   headers.emplace_back("content-type", "application/json");
   count_answer(context, status, RequestOutcome::kAnswered);
   context.phases.pause(core_.clock.now());

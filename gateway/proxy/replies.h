@@ -21,8 +21,9 @@ class Replies {
   // `seed`: of the request ids.
   Replies(ProxyCore& core, uint64_t seed) : core_(core), ids_(seed) {}
 
-  // Sends JSON of the gateway's own.
-  Task<void> answer(Exchange& exchange, RequestContext& context, int status, std::string body);
+  // Sends JSON of the gateway's own, with these headers beside those of every answer.
+  Task<void> answer(Exchange& exchange, RequestContext& context, int status, std::string body,
+                    HeaderList extra = {});
   // Sends an error. `allow`: the methods, of a 405.
   Task<void> refuse(Exchange& exchange, RequestContext& context, const ApiError& error,
                     std::string_view allow = {});

@@ -124,6 +124,8 @@ void RequestDriver::answered(RequestContext& context, const ForwardResult& resul
   } else {
     context.flow.answered(core_.flow_context(), result.counts, result.status, now);
     context.record.counts = result.counts;
+    if (context.routed.persona != nullptr)
+      core_.instruments.persona_answered(context.routed.persona->name, result.counts);
     if (result.status >= 400) context.record.why = failure_name(FailureKind::kStatus);
     if (result.counts && result.counts->has_cached)
       core_.instruments.cached_tokens(context.flow.attempt().sent.expect_cached,

@@ -25,6 +25,10 @@ void rewrite(const HttpRequest& request, RequestContext& context) {
   const int32_t earliest = context.client == nullptr ? routed.priority : context.client->priority();
   // (A worker's default is not written out: some refuse the field.)
   if (routed.priority < std::min(earliest, 0)) members.push_back({"priority", absl::StrCat(earliest)});
+  if (routed.persona != nullptr) {
+    members.push_back({"persona", ""});
+    members.push_back({"messages", std::move(context.routed.persona->messages_json)});
+  }
   if (!members.empty()) context.body = with_members(request.body, members);
 }
 
@@ -60,6 +64,7 @@ ApiResult<bool> RequestIntake::prepare(const HttpRequest& request, ForwardParser
   }
   if (!routed.ok()) return routed.error();
   context.routed = std::move(*routed);
+  if (context.routed.persona != nullptr) context.record.persona = context.routed.persona->label;
   rewrite(request, context);
   if (!AccessGate::may_use(context, context.routed.model))
     return ApiError::not_found_model(context.routed.model);
@@ -161,6 +166,8 @@ void RequestIntake::record_arrival(RequestContext& context) {
 
 RequestParserInput RequestIntake::input_of(ApiParser& parser, const RequestContext& context) const {
   RequestParserInput input{core_.options, parser, AccessGate::tenant_salt(context)};
+  input.personas = core_.personas;
+  input.client = context.client.get();
   input.among_tenants = context.client != nullptr && context.client->among_tenants();
   return input;
 }

@@ -82,7 +82,14 @@ ApiResult<RoutedRequest> parse_generate(const HttpRequest& request, GenerateRequ
   const std::string_view session = request.header("x-session-id");
   RoutedRequest routed;
   routed.salt = salt_as(input.tenant_salt, *parsed);
-  routed.key = route::make_prefix_key(*parsed, session);
+  if (parsed->persona_json.empty()) {
+    routed.key = route::make_prefix_key(*parsed, session);
+  } else {
+    auto persona = assemble_persona({request, input.personas, input.client}, *parsed);
+    if (!persona.ok()) return persona.error();
+    routed.key = std::move(persona->key);
+    routed.persona = std::make_unique<AssembledPersona>(*std::move(persona));
+  }
   if (options.mark_salt) routed.marks = prompt_marks(*parsed, *options.mark_salt);
   routed.stream = parsed->stream;
   routed.whole = !parsed->stream;

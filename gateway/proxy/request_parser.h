@@ -14,6 +14,7 @@
 #include "common/core/time.h"
 #include "common/net/http_server.h"
 #include "common/net/request_headers.h"
+#include "gateway/proxy/persona_assembly.h"
 #include "gateway/route/key/prefix_key.h"
 #include "gateway/telemetry/prompt_fingerprint.h"
 
@@ -36,13 +37,14 @@ struct RoutedRequest {
   bool own_salt = false;  // of a prefix: the client has named a cache_salt of its own
   route::PrefixKey key;
   bool takes_room() const { return generates || prefills || passes; }  // at a worker
-  PromptFingerprint marks;  // only where RequestParserOptions::mark_salt asks for them
+  PromptFingerprint marks;                    // only where RequestParserOptions::mark_salt asks for them
+  std::unique_ptr<AssembledPersona> persona;  // null: the request names none
   // The parsed body, without `model`; only where RequestParserOptions::keep_parsed asks for it.
   std::unique_ptr<GenerateRequest> parsed;
 };
 
 struct RequestParserOptions {
-  ApiLimits api;
+  ApiLimits api{.takes_personas = true};
   Duration request_timeout = std::chrono::seconds(1800);
   std::optional<Hash128> mark_salt;  // traffic is recorded
   bool keep_parsed = false;
@@ -63,6 +65,8 @@ struct RequestParserInput {
   std::string_view tenant_salt;  // of the client's tenant, see tenant.h; empty: of no tenant
   std::string_view model = {};   // of a body that names none
   bool among_tenants = false;    // see ApiClient
+  PersonaRegistry* personas = nullptr;
+  const ApiClient* client = nullptr;  // null: the gateway has no keys
 };
 
 ApiResult<RoutedRequest> parse_generate(const HttpRequest& request, GenerateRequest::Kind kind,

@@ -7,14 +7,16 @@
 #include "common/api/passed_paths.h"
 #include "common/api/prefix.h"
 #include "common/dialects/routes.h"
+#include "gateway/proxy/persona_http.h"
 #include "gateway/proxy/request_parser.h"
 
 namespace troupe {
 namespace {
 
-constexpr std::string_view kModelPath = "/v1/models/{id}", kPrefixPath = "/v1/prefixes/{id}";
+constexpr std::string_view kModelPath = "/v1/models/{id}", kPrefixPath = "/v1/prefixes/{id}",
+                           kPersonaPath = "/v1/personas/{name}";
 
-constexpr std::array<HttpRoute, 10> kRoutes{{{"POST", "/v1/chat/completions"},
+constexpr std::array<HttpRoute, 12> kRoutes{{{"POST", "/v1/chat/completions"},
                                              {"POST", "/v1/completions"},
                                              {"POST", "/tokenize"},
                                              {"POST", "/detokenize"},
@@ -23,6 +25,8 @@ constexpr std::array<HttpRoute, 10> kRoutes{{{"POST", "/v1/chat/completions"},
                                              {"GET, HEAD", kModelPath},
                                              {"GET, HEAD, POST", kPrefixesPath},
                                              {"GET, HEAD, DELETE", kPrefixPath},
+                                             {"GET, HEAD", kPersonasPath},
+                                             {"GET, HEAD, PUT, DELETE", kPersonaPath},
                                              {"GET, HEAD", "/health"}}};
 
 }  // namespace
@@ -40,6 +44,7 @@ std::string_view main_port_methods(std::string_view path) {
   if (const std::string_view methods = dialect_methods(path); !methods.empty()) return methods;
   if (!prefix_id_of(path).empty()) path = kPrefixPath;
   if (!model_of_path(path).empty()) path = kModelPath;
+  if (!persona_name_of(path).empty()) path = kPersonaPath;
   const auto found = std::find_if(kRoutes.begin(), kRoutes.end(),
                                   [path](const HttpRoute& route) { return route.path == path; });
   return found == kRoutes.end() ? std::string_view() : found->methods;

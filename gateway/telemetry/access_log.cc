@@ -123,6 +123,7 @@ std::string access_line(const RequestRecord& request_record, const RequestFacts&
       .span("queue_ms", request_record.queued, request_record.left_queue(facts.ended));
   add_choice(line, request_record, facts);
   add_counts(line, request_record.counts).word("stream", facts.stream ? "true" : "false");
+  line.text("persona", request_record.persona);
   return line.take();
 }
 

@@ -6,7 +6,7 @@
 //   ts=… level=info event=request request=req-… trace=- client=10.0.0.7:51234 key=writers method=POST
 //   path=/v1/chat/completions status=200 end=answered why=- in=8213 out=3120 ms=812.400 first_byte_ms=31.200
 //   own_ms=0.061 queue_ms=0.000 model=demo set=… node=127.0.0.1:31000 branch=home attempts=1 resumes=0
-//   expect=1470 cached=1472 prompt=1500 completion=64 stream=true
+//   expect=1470 cached=1472 prompt=1500 completion=64 stream=true persona=mora@3
 // clang-format on
 //
 // All fields, always, in this order; "-" for an absent value. `ts` is when it ended; `in` is the body's

@@ -59,10 +59,10 @@ Instruments::Instruments(Metrics& metrics)
           "Time the gateway itself computes on a chat or completion, from its arrival to its end: all its "
           "phases. (Not what the kernel does to send and receive.)",
           kOwnCoreBuckets)),
-      expected_tokens_(metrics.counter("troupe_gateway_cached_tokens_expected_total",
-                                       "Predicted cached tokens of answers whose usage was seen.")),
-      actual_tokens_(metrics.counter("troupe_gateway_cached_tokens_actual_total",
-                                     "Cached tokens by the workers' own count, of the same answers.")) {
+      cached_{metrics.counter("troupe_gateway_cached_tokens_expected_total",
+                              "Predicted cached tokens of answers whose usage was seen."),
+              metrics.counter("troupe_gateway_cached_tokens_actual_total",
+                              "Cached tokens by the workers' own count, of the same answers.")} {
   for (size_t i = 0; i < took_.size(); ++i) {
     took_[i] = &metrics.histogram(
         "troupe_gateway_request_seconds",
@@ -145,9 +145,30 @@ void Instruments::retried(route::FailureKind failure) {
   if (const auto it = by_failure_.find(failure); it != by_failure_.end()) it->second->Increment();
 }
 
+void Instruments::persona_answered(const std::string& name,
+                                   const std::optional<route::AnswerCounts>& counts) {
+  const bool known = by_persona_.contains(name);
+  const std::string label = known || by_persona_.size() < kPersonaNamesMax ? name : "other";
+  PersonaCounters& own = by_persona_[label];
+  if (own.requests == nullptr) {
+    const auto counter = [this, &label](const char* metric, const char* help) {
+      return &metrics_.counter(metric, help, {{"persona", label}});
+    };
+    own.requests = counter("troupe_gateway_persona_requests_total",
+                           "Answered requests that named a persona, by it; beyond 100 names: other.");
+    own.prompt = counter("troupe_gateway_persona_prompt_tokens_total",
+                         "Prompt tokens of these, by the workers' count.");
+    own.cached = counter("troupe_gateway_persona_cached_tokens_total", "Of these, tokens that were cached.");
+  }
+  own.requests->Increment();
+  if (!counts || !counts->has_cached) return;
+  own.prompt->Increment(static_cast<double>(counts->prompt_tokens));
+  own.cached->Increment(static_cast<double>(counts->cached_tokens));
+}
+
 void Instruments::cached_tokens(int64_t expected, int64_t actual) {
-  expected_tokens_.Increment(static_cast<double>(expected));
-  actual_tokens_.Increment(static_cast<double>(actual));
+  cached_.expected.Increment(static_cast<double>(expected));
+  cached_.actual.Increment(static_cast<double>(actual));
 }
 
 }  // namespace troupe

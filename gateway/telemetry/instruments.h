@@ -5,11 +5,13 @@
 
 #include <array>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "common/core/metrics.h"
 #include "common/net/task_group.h"
+#include "gateway/route/key/token_estimate.h"
 #include "gateway/route/policy/candidates.h"
 #include "gateway/route/request/retry.h"
 #include "gateway/telemetry/phase_times.h"
@@ -29,6 +31,9 @@ class Instruments {
   void decided(route::Branch branch);
   void retried(route::FailureKind failure);
   void cached_tokens(int64_t expected, int64_t actual);
+  // An answered request of a persona by name. Beyond kPersonaNamesMax names it counts as "other".
+  static constexpr size_t kPersonaNamesMax = 100;
+  void persona_answered(const std::string& name, const std::optional<route::AnswerCounts>& counts);
 
   Counter& received;
   Gauge& in_flight;
@@ -50,8 +55,13 @@ class Instruments {
   std::array<Counter*, static_cast<size_t>(CancelReason::kShutdown) + 1> by_cancel_{};
   std::array<Counter*, route::kBranchCount> by_branch_{};
   std::map<route::FailureKind, Counter*> by_failure_;
-  Counter& expected_tokens_;
-  Counter& actual_tokens_;
+  struct {
+    Counter &expected, &actual;
+  } cached_;
+  struct PersonaCounters {
+    Counter *requests, *prompt, *cached;
+  };
+  std::map<std::string, PersonaCounters> by_persona_;
 };
 
 std::string_view failure_name(route::FailureKind kind);

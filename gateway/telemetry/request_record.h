@@ -56,6 +56,7 @@ struct RequestRecord {
   int status = 0;  // as answered; 0: not yet
   // A refusal's error code; the failure that broke an answer; "status": the answer is a worker's error.
   std::string why;
+  std::string persona;  // "name@version"; empty: the request names none
 
   // The trace it belongs to, with this request's span. Without an exporter: the client's header.
   std::optional<TraceContext> trace;

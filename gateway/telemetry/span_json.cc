@@ -70,10 +70,11 @@ std::string_view operation_of(std::string_view path) {
 // The path if it is one of a known few, as http.route has to be.
 std::string_view route_of(std::string_view path) {
   if (path.starts_with("/v1/prefixes/")) return "/v1/prefixes/{id}";
+  if (path.starts_with("/v1/personas/")) return "/v1/personas/{name}";
   if (path.starts_with("/v1/models/")) return "/v1/models/{id}";
-  constexpr std::array<std::string_view, 7> kPaths{
-      "/v1/chat/completions", "/v1/completions", "/v1/models", "/v1/prefixes", "/tokenize",
-      "/detokenize",          "/health"};
+  constexpr std::array<std::string_view, 8> kPaths{"/v1/chat/completions", "/v1/completions", "/v1/models",
+                                                   "/v1/personas",         "/v1/prefixes",    "/tokenize",
+                                                   "/detokenize",          "/health"};
   if (is_passed_path(path) || !dialect_methods(path).empty()) return path;
   return std::find(kPaths.begin(), kPaths.end(), path) == kPaths.end() ? std::string_view() : path;
 }

@@ -25,7 +25,8 @@ class Way:
     name: str
     trim: str = "block"   # pair: the oldest pair, each turn that needs it; block: 40 % of the history at once; auto: the worker does
     clock: str = "none"   # top: first line of the system prompt; late: in the user's last message, and kept there
-    lore: str = "none"    # top: behind the card; late: a message before the last one, gone with the next turn
+    lore: str = "none"    # top: behind the card; late: a message before the last one, gone with the next turn; gateway: a persona by name, whose
+                          # lore the gateway puts there by the words of the last message
     session: bool = True  # x-session-id
     one_persona: bool = False  # all conversations have one card, so it is on all workers
 
@@ -39,6 +40,7 @@ WAYS = [
     Way("clock in the last message", clock="late"),
     Way("lore behind the card", lore="top"),
     Way("lore before the last message", lore="late"),
+    Way("persona by name, lore by the gateway", lore="gateway"),
     Way("all of it early, pair by pair", trim="pair", clock="top", lore="top", session=False),
     Way("all of it late, 40 % at once", clock="late", lore="late"),
     Way("truncation: auto", trim="auto"),
@@ -48,6 +50,17 @@ WAYS = [
 
 def words(rng, count):
     return " ".join(rng.choice(WORDS) for _ in range(count))
+
+
+def post(port, path, body, headers, method="POST"):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request(method, path, json.dumps(body), {"content-type": "application/json", **headers})
+    answer = connection.getresponse()
+    data = json.loads(answer.read())
+    connection.close()
+    if answer.status not in (200, 201):
+        raise SystemExit(f"error: HTTP {answer.status}: {data}")
+    return data
 
 
 class FrontEnd:
@@ -74,6 +87,9 @@ class FrontEnd:
             said = clock + said
         self.history.append({"role": "user", "content": said})
         self.trim()
+        if self.way.lore == "gateway":
+            self.history[-1]["content"] += " " + " ".join(f"entry{entry}" for entry in self.rng.sample(range(LORE), 2))
+            return list(self.history)
         messages = [{"role": "system", "content": system}, *self.history]
         if self.way.lore == "late":
             messages.insert(len(messages) - 1, {"role": "system", "content": called})
@@ -90,27 +106,28 @@ class FrontEnd:
         while size() > target and len(self.history) > 2:
             del self.history[:2]
 
+    def publish(self, port):
+        lore = [{"keys": [f"entry{entry}"], "content": text} for entry, text in enumerate(self.lore)]
+        post(port, f"/v1/personas/persona-{self.number}", {"card": self.card, "lore": lore, "lore_scan_messages": 1}, {}, "PUT")
+
     def talk(self, port):
         """[(prompt tokens, cached tokens)], a turn each."""
         seen = []
+        if self.way.lore == "gateway":
+            self.publish(port)
         for self.turn in range(self.args.turns):
             messages = self.prompt()
             letters = sum(len(message["content"]) for message in messages)
-            fields = {"model": "demo", "temperature": 0, "max_tokens": self.args.answer_tokens, "messages": messages}
+            body = {"model": "demo", "temperature": 0, "max_tokens": self.args.answer_tokens, "messages": messages}
             if self.way.trim == "auto" and self.tokens_per_letter:
                 room = self.tokens_per_letter * (len(self.card) + 4 * self.args.budget)
-                fields["truncation"] = {"strategy": "auto", "max_prompt_tokens": int(room)}
-            body = json.dumps(fields)
-            headers = {"content-type": "application/json"}
+                body["truncation"] = {"strategy": "auto", "max_prompt_tokens": int(room)}
+            if self.way.lore == "gateway":
+                body["persona"] = f"persona-{self.number}"
+            headers = {}
             if self.way.session:
                 headers["x-session-id"] = f"{self.way.name}-{self.number}"
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-            connection.request("POST", "/v1/chat/completions", body, headers)
-            answer = connection.getresponse()
-            data = json.loads(answer.read())
-            connection.close()
-            if answer.status != 200:
-                raise SystemExit(f"error: HTTP {answer.status}: {data}")
+            data = post(port, "/v1/chat/completions", body, headers)
             usage = data["usage"]
             self.tokens_per_letter = self.tokens_per_letter or usage["prompt_tokens"] / letters
             seen.append((usage["prompt_tokens"], usage["prompt_tokens_details"]["cached_tokens"]))

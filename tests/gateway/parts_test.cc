@@ -366,7 +366,7 @@ TEST(Config, BindsRoutingToTheRouterAndItsFollowers) {
   EXPECT_EQ(c.gossip.rules.interval, 61ms);
   EXPECT_TRUE(c.gossip.rules.ledger);
   EXPECT_FALSE(c.router.affinity.peer_ledger) << "there is nobody to tell";
-  EXPECT_EQ(c.prefix_text_bytes, 0u);
+  EXPECT_EQ(c.migrator.text_bytes, 0u);
   EXPECT_FALSE(c.migrator.enabled);
   EXPECT_EQ(c.router.moves_at_once, 21u);
   EXPECT_EQ(c.migrator.deadline, 22s);

@@ -68,10 +68,12 @@ MAY_INCLUDE = {
     "gateway/route/request": [*_ROUTE, "gateway/route", "gateway/route/admission", "gateway/route/fleet", "gateway/route/key", "gateway/route/policy"],
     "gateway/access/api_key_file": ["common/core", "common/settings", "gateway/route/admission"],
     "gateway/access": [*_LOW, "gateway/access/api_key_file", "gateway/route/admission", "gateway/route/fleet"],
+    # late_text, lore_matcher <- definition <- prompt_parts <- registry <- record
+    "gateway/persona": ["common/core", "common/json", "common/api"],
     "gateway/telemetry": [*_NET, "common/dialects", "gateway/route/*", "gateway/access"],
     "gateway/upstream": [*_NET, "common/dialects/*", "gateway/route/*", "gateway/telemetry"],
-    "gateway/cluster": [*_NET, "common/etcd", "gateway/route/*", "gateway/upstream"],
-    "gateway/proxy": [*_NET, "common/dialects/*", "gateway/route/*", "gateway/upstream", "gateway/cluster", "gateway/telemetry", "gateway/access"],
+    "gateway/cluster": [*_NET, "common/etcd", "gateway/route/*", "gateway/upstream", "gateway/persona"],
+    "gateway/proxy": [*_NET, "common/dialects/*", "gateway/route/*", "gateway/upstream", "gateway/cluster", "gateway/telemetry", "gateway/access", "gateway/persona"],
     "gateway": [*_NET, "common/etcd", "gateway/*"],
     # kv <- schedule <- engine <- input <- http
     "worker/kv": ["common/core"],
@@ -125,7 +127,7 @@ MAY_INCLUDE = {
 }
 # The other backends' insides are hidden behind kernels.h; backends may use kernels/ and kernels/host.
 OUR_FOLDERS = {"common", "gateway", "kernels", "sim", "tests", "worker"}
-PURE = ["gateway/route", "worker/schedule", "worker/kv"]
+PURE = ["gateway/route", "gateway/persona", "worker/schedule", "worker/kv"]
 IMPURE = [
     (r"#include\s*[<\"](boost/(asio|beast)|thread|mutex|condition_variable|future|atomic|cuda|random>|ctime|sys/|unistd)",
      "a pure folder knows no sockets, threads, clocks or devices; take what you need as an argument"),
@@ -134,7 +136,7 @@ IMPURE = [
     (r"\bthread_local\b|^\s*static\s+(?!const\b|constexpr\b|inline\b)[^(;{=]*[;={]",
      "no state outside objects"),
 ]
-NO_ASIO = ["common/core", "common/json", "common/settings", "common/api", "kernels", "worker/text", "worker/model", "gateway/route", "worker/schedule", "worker/kv"]
+NO_ASIO = ["common/core", "common/json", "common/settings", "common/api", "kernels", "worker/text", "worker/model", "gateway/route", "gateway/persona", "worker/schedule", "worker/kv"]
 COROUTINE = [
     (r"\bco_await\b[^;{}]*[(,=]\s*(?:[A-Za-z_][\w:<>, ]*)?\{",
      "a braced temporary inside a co_await expression (g++ 12 destroys it twice): name the argument first"),

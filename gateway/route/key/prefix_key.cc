@@ -53,7 +53,7 @@ void add_anchor(PrefixKey& key, Hash128 chain, size_t bytes) {
   anchor.bytes = bytes;
 }
 
-void key_of_messages(const GenerateRequest& request, Hash128 root, PrefixKey& key) {
+void key_of_messages(const GenerateRequest& request, Hash128 root, size_t persona_messages, PrefixKey& key) {
   Hash128 chain = request.tools_json.empty() ? root : link(root, kTools, request.tools_json);
   if (!request.documents_json.empty()) chain = link(chain, kDocuments, request.documents_json);
   size_t bytes = request.tools_json.size() + request.documents_json.size();
@@ -62,7 +62,7 @@ void key_of_messages(const GenerateRequest& request, Hash128 root, PrefixKey& ke
   key.anchors.reserve(links);
   for (size_t i = 0; i < links; ++i) {
     const ChatMessage& message = request.messages[i];
-    if (in_prefix && message.role == Role::kUser) {
+    if (in_prefix && (persona_messages > 0 ? i == persona_messages : message.role == Role::kUser)) {
       in_prefix = false;
       if (i > 0) key.set = chain;
       key.prefix_messages = static_cast<int32_t>(i);
@@ -121,11 +121,12 @@ Hash128 first_turn_session(const Hash128& anchor) {
   return link(anchor, kSession, "");
 }
 
-PrefixKey make_prefix_key(const GenerateRequest& request, std::string_view session_id) {
+PrefixKey make_prefix_key(const GenerateRequest& request, std::string_view session_id,
+                          size_t persona_messages) {
   PrefixKey key;
   const Hash128 root = root_of(request);
   if (request.kind == GenerateRequest::Kind::kChat) {
-    key_of_messages(request, root, key);
+    key_of_messages(request, root, persona_messages, key);
   } else {
     key_of_prompt(request, root, key);
   }

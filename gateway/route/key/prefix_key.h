@@ -66,7 +66,9 @@ struct PrefixKey {
 
 // `session_id` is the x-session-id header's value, or empty. Session ids are scoped by model and tenant salt
 // and hashed whole: "session-1" never matches "session-12", and no id is too long or too strange.
-PrefixKey make_prefix_key(const GenerateRequest& request, std::string_view session_id);
+// `persona_messages`: so many leading messages of a chat are known to be the persona; 0: it is guessed.
+PrefixKey make_prefix_key(const GenerateRequest& request, std::string_view session_id,
+                          size_t persona_messages = 0);
 // Session of an unnamed conversation whose first own message ends at this anchor.
 Hash128 first_turn_session(const Hash128& anchor);
 

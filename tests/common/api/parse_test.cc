@@ -290,6 +290,19 @@ TEST(ApiParse, RefusesUnsupportedFieldsUnlessNeutral) {
             "add_special_tokens");
 }
 
+TEST(ApiParse, APersonaIsForGatewaysChatsAndRefusedElsewhere) {
+  ApiLimits gateway;
+  gateway.takes_personas = true;
+  const std::string chat = kChatStart + R"(,"persona":{"name": "mora"}})";
+  EXPECT_EQ(parse_chat_request(chat, gateway)->persona_json, R"({"name":"mora"})");
+  EXPECT_EQ(parse_chat_request(kChatStart + R"(,"persona":"mora"})", gateway)->persona_json, "\"mora\"");
+  EXPECT_EQ(parse_chat_request(kChatStart + R"(,"persona":null})")->persona_json, "");
+  EXPECT_EQ(parse_chat_request(kChatStart + R"(,"persona":3})", gateway).error().param, "persona");
+  EXPECT_EQ(parse_chat_request(chat).error().code, "unsupported_parameter");
+  const std::string completion = R"({"model":"m","prompt":"x","persona":"mora"})";
+  EXPECT_EQ(parse_completion_request(completion, gateway).error().code, "unsupported_parameter");
+}
+
 TEST(ApiParse, ReadsWhatIsAskedOfCallsAndThoughts) {
   auto plain = chat_with("");
   ASSERT_TRUE(plain.ok());

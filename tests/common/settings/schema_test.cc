@@ -151,6 +151,14 @@ TEST(SettingsYaml, WrongTypesAndRangesSayWhatWouldBeRight) {
   for (const auto& [text, error] : cases) EXPECT_EQ(yaml_error(text), "f.yaml:1: " + error) << text;
 }
 
+TEST(SettingsYaml, ATextOfSeveralLinesEndsWithItsIndent) {
+  const auto entries = flatten_yaml("system: |-\n  a\n  'b\nhost: x\n", "f.yaml");
+  ASSERT_TRUE(entries.ok()) << entries.status();
+  ASSERT_EQ(entries->size(), 2u);
+  EXPECT_EQ((*entries)[0].text, "a\n'b");
+  EXPECT_EQ((*entries)[1].text, "x");
+}
+
 TEST(SettingsYaml, RefusesWhatOnlyAnAttackerOrASlipWouldWrite) {
   EXPECT_THAT(yaml_error("host: &a x\ndevice: *a\n"), HasSubstr("f.yaml:1: anchors"));
   EXPECT_THAT(yaml_error("port: *b\n"), HasSubstr("f.yaml:1: "));

@@ -26,6 +26,27 @@ TEST(BodyMembers, ReplacesAMemberHoweverEscaped) {
   EXPECT_EQ(salted("{}"), R"({"cache_salt":"s"})");
 }
 
+TEST(BodyMembers, TakesAMemberAwayWhoseNewValueIsEmpty) {
+  const JsonPatch patches[] = {{"persona", ""}, {"messages", "[]"}};
+  EXPECT_EQ(with_members(R"({"persona":{"name":"x"},"messages":[1],"n":2})", patches),
+            R"({"n":2,"messages":[]})");
+}
+
+TEST(BodyMembers, AnArraysItemsAreAsTheyAreWritten) {
+  const auto items = [](std::string_view body) {
+    std::string out;
+    for (const std::string_view item : array_items(body, "messages"))
+      out.append("<").append(item).append(">");
+    return out;
+  };
+  EXPECT_EQ(items(R"({"a":[0], "messages" : [ {"x": "]},{"} , [1, [2]] ,"s" ],"b":[3]})"),
+            R"(<{"x": "]},{"}><[1, [2]]><"s">)");
+  EXPECT_EQ(items(R"({"messag\u0065s":[{"a":1.50}]})"), R"(<{"a":1.50}>)");
+  EXPECT_EQ(items(R"({"messages":[]})"), "");
+  EXPECT_EQ(items(R"({"messages":"[1]"})"), "");
+  EXPECT_EQ(items("{}"), "");
+}
+
 TEST(BodyMembers, LeavesTheRestUnchanged) {
   for (const char* inner : {R"("a" : [1, {"cache_salt":"inner"}, "}]"])",
                             R"("a":"\\","b":"\"cache_salt\":1,{")", R"("a":{"b":[[],{}]} ,"c":-1.5e3)",

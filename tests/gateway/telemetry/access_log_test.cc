@@ -113,7 +113,7 @@ TEST(AccessLine, HoldsAllOfARequestInOneLine) {
             "client=10.0.0.7:51234 key=writers method=POST path=/v1/chat/completions status=200 end=answered "
             "why=- in=812 out=1234 ms=1100.000 first_byte_ms=50.000 own_ms=1.000 queue_ms=20.000 model=demo "
             "set=000000000000000000000000000000ab node=127.0.0.1:31000 branch=home attempts=2 resumes=1 "
-            "expect=320 cached=321 prompt=400 completion=9 stream=true");
+            "expect=320 cached=321 prompt=400 completion=9 stream=true persona=-");
 }
 
 TEST(AccessLine, HasTheSameFieldsForAbsentValues) {

@@ -56,6 +56,22 @@ TEST(PrefixKey, AnyChangeOfThePrefixChangesTheSet) {
   EXPECT_EQ(sets.size(), others.size() + 1);
 }
 
+// The gateway put the card there: what stands behind it is a user's own.
+TEST(PrefixKey, APersonaOfKnownLengthIsTheSetWhateverFollowsIt) {
+  const auto card = make_prefix_key(chat({{Role::kSystem, kCard}}), "");
+  const auto named = make_prefix_key(
+      chat({{Role::kSystem, kCard}, {Role::kSystem, "User is called Ann."}, {Role::kUser, "hi"}}), "", 1);
+  EXPECT_EQ(named.set, card.set);
+  EXPECT_EQ(named.prefix_messages, 1);
+  EXPECT_EQ(named.guessed_anchors, 1);
+  EXPECT_EQ(named.prefix_bytes, kCard.size());
+  EXPECT_NE(
+      make_prefix_key(
+          chat({{Role::kSystem, kCard}, {Role::kSystem, "User is called Ann."}, {Role::kUser, "hi"}}), "")
+          .set,
+      card.set);
+}
+
 // To most templates both are the system turn, and a persona's clients may send either.
 TEST(PrefixKey, DeveloperIsSystem) {
   const GenerateRequest system = chat({{Role::kSystem, kCard}, {Role::kUser, "hi"}});

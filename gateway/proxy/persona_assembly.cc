@@ -1,0 +1,83 @@
+#include "gateway/proxy/persona_assembly.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/json/json.h"
+#include "gateway/proxy/json_patch.h"
+
+namespace troupe {
+
+namespace {
+
+// `written`: the client's messages in its body. (One that the parser made of `assistant_prefill` is not
+// there, and the worker makes it again.)
+std::string messages_json(const std::vector<PromptItem>& items,
+                          const std::vector<std::string_view>& written) {
+  std::string out = "[";
+  for (const PromptItem& item : items) {
+    if (item.message >= static_cast<int32_t>(written.size())) continue;
+    if (out.size() > 1) out += ',';
+    if (item.message != PromptItem::kOwn) {
+      out += written[static_cast<size_t>(item.message)];
+      continue;
+    }
+    absl::StrAppend(&out, R"({"role":")", to_absl(role_name(item.role)), R"(","content":)");
+    append_json_string(out, item.text);
+    out += '}';
+  }
+  return out + "]";
+}
+
+std::vector<ChatMessage> messages_of(std::vector<PromptItem>& items, std::vector<ChatMessage>& conversation) {
+  std::vector<ChatMessage> out;
+  out.reserve(items.size());
+  for (PromptItem& item : items) {
+    if (item.message != PromptItem::kOwn) {
+      out.push_back(std::move(conversation[static_cast<size_t>(item.message)]));
+      continue;
+    }
+    ChatMessage& message = out.emplace_back();
+    message.role = item.role;
+    message.content = std::move(item.text);
+  }
+  return out;
+}
+
+// Lore that comes and goes changes a conversation's beginning as far as messages tell: it is known by who
+// speaks with whom, and how it began.
+std::string session_of(const PersonaCall& call, const std::vector<ChatMessage>& conversation) {
+  const auto first = std::find_if(conversation.begin(), conversation.end(),
+                                  [](const ChatMessage& m) { return m.role == Role::kUser; });
+  Hash128 session = chain_hash(hash_bytes(call.name), call.user.value_or(""));
+  if (first != conversation.end()) session = chain_hash(session, std::string_view(first->content));
+  return session.hex();
+}
+
+}  // namespace
+
+ApiResult<AssembledPersona> assemble_persona(const PersonaAssemblyInput& input, GenerateRequest& parsed) {
+  auto call = parse_persona_call(parsed.persona_json);
+  if (!call.ok()) return call.error();
+  if (input.personas == nullptr) return ApiError::unsupported("persona", "'persona' is not known here");
+  const std::string owner = input.client == nullptr ? std::string() : input.client->owner();
+  auto chosen = input.personas->choose(owner, *call);
+  if (!chosen.ok()) return chosen.error();
+  const PersonaPrompt& prompt = *chosen->version->prompt;
+  auto items = prompt.assemble({parsed.messages, parsed.continue_final_message, *call});
+  if (!items.ok()) return items.error();
+  const std::string_view session = input.request.header("x-session-id");
+  if (session.empty() && parsed.prompt_cache_key.empty() && parsed.user.empty())
+    parsed.prompt_cache_key = session_of(*call, parsed.messages);
+  AssembledPersona out;
+  out.name = call->name;
+  out.label = absl::StrCat(call->name, "@", chosen->version->number);
+  out.messages_json = messages_json(*items, array_items(input.request.body, "messages"));
+  parsed.messages = messages_of(*items, parsed.messages);
+  out.key = route::make_prefix_key(parsed, session, 1);
+  if (prompt.shares_card()) input.personas->name_set(out.key.set, call->name);
+  return out;
+}
+
+}  // namespace troupe
