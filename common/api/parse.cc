@@ -146,6 +146,14 @@ Fault read_name_field(Draft& draft, std::string_view name, dom::element value) {
   return read_string(name, value, kNameBytesMax, draft.request.*member);
 }
 
+Fault read_metadata(Draft& draft, std::string_view, dom::element value) {
+  dom::object notes;
+  std::string_view user;
+  if (!value.get(notes) && !notes.at_key("user_id").get(user))
+    draft.request.metadata_user = user.substr(0, kNameBytesMax);
+  return std::nullopt;
+}
+
 template <bool GenerateRequest::*member>
 Fault read_flag_field(Draft& draft, std::string_view name, dom::element value) {
   return read_bool(name, value, draft.request.*member);
@@ -259,6 +267,7 @@ constexpr Row kRows[] = {
     {"max_completion_tokens", true, true, read_max_completion_tokens},
     {"max_tokens", true, true, read_max_tokens},
     {"messages", true, false, read_messages},
+    {"metadata", true, true, read_metadata},
     {"min_p", true, true, read_min_p},
     {"model", true, true, read_model},
     {"n", true, true, read_int32_field<&GenerateRequest::n, 1, kChoicesMax>},
@@ -269,6 +278,7 @@ constexpr Row kRows[] = {
     {"prompt_cache_key", true, true, read_name_field<&GenerateRequest::prompt_cache_key>},
     {"reasoning_effort", true, false, read_effort},
     {"repetition_penalty", true, true, read_repetition_penalty},
+    {"safety_identifier", true, true, read_name_field<&GenerateRequest::safety_identifier>},
     {"seed", true, true, read_seed_field},
     {"stop", true, true, read_stop},
     {"stop_token_ids", true, true, read_stop_token_ids},

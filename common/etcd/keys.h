@@ -9,6 +9,8 @@
 //   <prefix>/table               the table
 //   <prefix>/pins/<prefix id>    a pinned prefix, under a lease of its own where it ends
 //   (gateway/cluster/pin_record.h)
+//   <prefix>/accounts/<id>       what gateways were granted of a client's limits, under a lease of two days
+//   (gateway/route/admission/account_record.h)
 
 #include <string>
 #include <string_view>
@@ -26,8 +28,9 @@ struct StateKeys {
         gateways(prefix + "/gateways/"),
         leader(prefix + "/leader"),
         table(prefix + "/table"),
-        pins(prefix + "/pins/") {}
-  std::string workers, loads, gateways, leader, table, pins;
+        pins(prefix + "/pins/"),
+        accounts(prefix + "/accounts/") {}
+  std::string workers, loads, gateways, leader, table, pins, accounts;
 };
 // Accepts "/something", printable, without a final "/". The error describes the fault but not its origin.
 Status check_state_prefix(std::string_view prefix);

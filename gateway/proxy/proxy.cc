@@ -9,6 +9,7 @@
 #include "common/json/json.h"
 #include "common/net/cors.h"
 #include "gateway/proxy/keepalive_exchange.h"
+#include "gateway/proxy/moderated_exchange.h"
 #include "gateway/proxy/passed_request.h"
 #include "gateway/proxy/request_scopes.h"
 #include "gateway/proxy/routes.h"
@@ -31,6 +32,24 @@ bool may_have_comments(const RequestContext& context, std::string_view path) {
   return known && context.routed.stream;
 }
 
+// Names that lead to a model which is served, as that one.
+void add_routes(const ModelRoutes& routes, std::vector<ModelCard>& models) {
+  for (const ModelRoute& route : routes.all()) {
+    const auto named = [](const std::string& name) {
+      return [&name](const ModelCard& model) { return model.id == name; };
+    };
+    if (std::any_of(models.begin(), models.end(), named(route.name))) continue;
+    for (const ModelArm& arm : route.arms) {
+      const auto served = std::find_if(models.begin(), models.end(), named(arm.model));
+      if (served == models.end()) continue;
+      ModelCard card = *served;
+      card.id = route.name;
+      models.push_back(std::move(card));
+      break;
+    }
+  }
+}
+
 }  // namespace
 
 Proxy::Proxy(const ProxyOptions& options, const Parts& parts, uint64_t seed)
@@ -42,7 +61,9 @@ Proxy::Proxy(const ProxyOptions& options, const Parts& parts, uint64_t seed)
       admission_(core_, queue_),
       driver_(core_, gate_, replies_),
       prefixes_(core_, {gate_, intake_, admission_, driver_, replies_}),
-      explainer_(core_, gate_, intake_, admission_) {}
+      explainer_(core_, gate_, intake_, admission_) {
+  core_.accounts = &parts.accounts;
+}
 
 void Proxy::record_to(TrafficRecorder& recorder) {
   core_.recorder = &recorder;
@@ -101,6 +122,7 @@ Task<void> Proxy::answer_own(Exchange& exchange) {
       co_await intake_.await_initial_probing(exchange, context);
       models = core_.fleet.models();
     }
+    add_routes(core_.options.routes, models);
     std::erase_if(models,
                   [&context](const ModelCard& model) { return !AccessGate::may_use(context, model.id); });
     if (!id.empty()) std::erase_if(models, [&id](const ModelCard& model) { return model.id != id; });
@@ -128,6 +150,7 @@ Task<void> Proxy::answer_own(Exchange& exchange) {
 Task<void> Proxy::route_and_forward(Exchange& exchange, ForwardParser parse) {
   RequestContext context;
   context.timed = exchange.request().path.ends_with("/completions");
+  context.account.asks_model = true;
   const RequestScope scope(core_, replies_, exchange, context);
   ApiResult<bool> go = intake_.enter(exchange.request(), context);
   if (go.ok()) go = gate_.let_in(exchange.request(), context);
@@ -142,6 +165,13 @@ Task<void> Proxy::route_and_forward(Exchange& exchange, ForwardParser parse) {
                      [this, &context] { return replies_.stream_headers(context); });
   }
   Exchange& answer = kept ? static_cast<Exchange&>(*kept) : exchange;
+  ModerationHook* const hook = core_.moderation;
+  const bool judges_answer =
+      hook != nullptr && context.routed.generates && hook->options().answer != AnswerModeration::kOff;
+  if (go.ok() && admission_.has_account(exchange.request(), context))
+    go = co_await admission_.take_holds(context);
+  if (go.ok() && hook != nullptr && hook->options().before && context.routed.takes_room())
+    go = co_await moderate_prompt(*hook, exchange.request(), context);
   if (go.ok()) go = admission_.arrive(context);
   if (go.ok() && context.admission_ticket != nullptr && context.admission_ticket->waits())
     go = co_await admission_.wait(context);
@@ -149,7 +179,12 @@ Task<void> Proxy::route_and_forward(Exchange& exchange, ForwardParser parse) {
     co_await replies_.refuse(answer, context, go.error());
     co_return;
   }
-  co_await driver_.run(answer, context);
+  if (judges_answer) {
+    ModeratedExchange moderated(answer, *hook, context);
+    co_await driver_.run(moderated, context);
+  } else {
+    co_await driver_.run(answer, context);
+  }
 }
 
 std::pair<int, std::string> Proxy::health() const {

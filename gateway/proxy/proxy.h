@@ -39,6 +39,7 @@ class Proxy {
     Instruments& instruments;
     RequestObservers& observers;
     AdmissionQueue& admission_queue;
+    Accounts& accounts;
     const Clock& clock;
     const Logger& log;
   };
@@ -46,6 +47,8 @@ class Proxy {
 
   // Each of these holds from now on. REQUIRES: what is passed outlives this.
   void record_to(TrafficRecorder& recorder);  // traffic
+  void moderate_by(ModerationHook& hook) { core_.moderation = &hook; }
+  void export_to(UsageExport& usage) { core_.usage = &usage; }
   // Clients' pins. `by_owner`: no store has all of them, and workers keep each for its owners.
   void keep_pins(route::PinRegistry& pins, bool by_owner) {
     core_.pins = &pins;
