@@ -13,10 +13,18 @@ constexpr std::string_view kWorkersPath = "/admin/workers";
 
 constexpr std::string_view kDrainPath = "/admin/workers/{id}/drain";
 
-constexpr HttpRoute kRoutes[] = {
-    {"GET, HEAD", "/metrics"}, {"GET, HEAD", "/livez"},       {"GET, HEAD", "/readyz"},
-    {"GET, HEAD", "/health"},  {"GET, HEAD", "/admin/table"}, {"GET, HEAD, POST, DELETE", kWorkersPath},
-    {"POST", kDrainPath},      {"POST", "/admin/explain"},    {"POST", kGossipPath}};
+constexpr std::string_view kUsagePath = "/admin/usage";
+
+constexpr HttpRoute kRoutes[] = {{"GET, HEAD", "/metrics"},
+                                 {"GET, HEAD", "/livez"},
+                                 {"GET, HEAD", "/readyz"},
+                                 {"GET, HEAD", "/health"},
+                                 {"GET, HEAD", "/admin/table"},
+                                 {"GET, HEAD", kUsagePath},
+                                 {"GET, HEAD, POST, DELETE", kWorkersPath},
+                                 {"POST", kDrainPath},
+                                 {"POST", "/admin/explain"},
+                                 {"POST", kGossipPath}};
 
 // The id in /admin/workers/{id}/drain; empty for any other path.
 std::string_view drained_id(std::string_view path) {
@@ -145,12 +153,34 @@ Admin::Page Admin::read(const HttpRequest& request) {
     page.body = R"({"status":"ok"})";
   } else if (request.path == "/admin/table") {
     page.body = table_json();
+  } else if (request.path == kUsagePath) {
+    return usage(request);
   } else if (request.path == kWorkersPath) {
     page.body = parts_.fleet.workers_json();
   } else {
     std::tie(page.status, page.body) = parts_.proxy.health();
   }
   return page;
+}
+
+// ?by=key (also without it), user or model.
+Admin::Page Admin::usage(const HttpRequest& request) {
+  constexpr size_t kRowsShown = 1000;
+  const std::string_view target = request.target;
+  const size_t query = target.find('?');
+  const std::string_view asked = query == std::string_view::npos ? "" : target.substr(query + 1);
+  UsageBy by = UsageBy::kKey;
+  if (asked == "by=user") by = UsageBy::kEndUser;
+  if (asked == "by=model") by = UsageBy::kModel;
+  if (by == UsageBy::kKey && !asked.empty() && asked != "by=key")
+    return failed(ApiError::bad_field("by", "the query must be by=key, by=user or by=model"));
+  Page page;
+  if (usage_ != nullptr) page.body = usage_->totals_json(by, kRowsShown);
+  if (!page.body.empty()) return page;
+  ApiError error = ApiError::bad_field("", "usage is not summed up here: `usage.totals: true` does so");
+  error.http_status = 404;
+  error.code = "not_found";
+  return failed(error);
 }
 
 Admin::Page Admin::failed(const ApiError& error) {

@@ -25,6 +25,7 @@
 #include "gateway/persona/registry.h"
 #include "gateway/proxy/proxy.h"
 #include "gateway/route/router.h"
+#include "gateway/telemetry/usage_export.h"
 
 namespace troupe {
 
@@ -47,6 +48,8 @@ class Admin {
   void demands_certificates(bool demands) { certified_ = demands; }
   // Names under which this port may be asked, beside those that no page from elsewhere can have.
   void answer_to(std::vector<std::string> hosts) { hosts_ = std::move(hosts); }
+  // GET /admin/usage shows these sums from now on. REQUIRES: they outlive this.
+  void show_usage(UsageExport& usage) { usage_ = &usage; }
   // The workers that may be added.
   void add_only(WorkerUrlRules rules) { addable_ = std::move(rules); }
 
@@ -75,11 +78,13 @@ class Admin {
   Page drain_worker(std::string_view id);
   Page gossip(const HttpRequest& request);
   std::string table_json() const;
+  Page usage(const HttpRequest& request);
 
   Parts parts_;
   const ApiKeys* keys_ = nullptr;  // null: no key is needed
   std::vector<std::string> hosts_;
   WorkerUrlRules addable_;
+  UsageExport* usage_ = nullptr;  // null: usage is not summed up
   bool certified_ = false;
 };
 

@@ -164,6 +164,10 @@ void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
            "kind, weight, "
            "models, tls")
       .live();
+  schema
+      .add("routes", &s.routes,
+           "models under other names: model and to (an alias), or model and split, weights by model")
+      .live();
   describe_tls(s, schema);
   describe_sharing(s, schema);
   describe_handover(s, schema);
@@ -177,6 +181,8 @@ void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
   describe_cors(schema, s.main_server, kHttpLimits);
   describe_shutdown(s, schema);
   describe_access(s, schema);
+  describe(schema, s.proxy.accounts);
+  describe(schema, s.proxy.moderation);
   describe_record(s, schema);
   describe(schema, s.telemetry);
   schema.add_enum("log_level", &s.log_level, kLogLevelNames, "least severe lines logged");
@@ -319,6 +325,10 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
   TROUPE_RETURN_IF_ERROR(normalize_origins(config.main_server.cors_origins));
   make_listeners(config);
   make_parts(config);
+  TROUPE_ASSIGN_OR_RETURN(config.proxy.routes, make_routes(s));
+  TROUPE_RETURN_IF_ERROR(prepare(config.proxy.moderation));
+  config.proxy.names_users = !s.api_keys.empty() || s.proxy.accounts.end_user.any() ||
+                             s.telemetry.options.usage.enabled() || s.proxy.moderation.enabled();
   TROUPE_RETURN_IF_ERROR(make_record(s, config));
   TROUPE_RETURN_IF_ERROR(make_access(s, config));
   return config;
@@ -329,6 +339,8 @@ Status check_files(const GatewayConfig& config) {
     TROUPE_RETURN_IF_ERROR(PinFile::check(config.pins.file, config.pins.text_bytes));
   if (!config.personas.file.empty()) TROUPE_RETURN_IF_ERROR(PersonaFile::check(config.personas.file));
   if (!config.record.empty()) TROUPE_RETURN_IF_ERROR(AppendLog::check("record", config.record));
+  if (!config.telemetry.usage.file.empty())
+    TROUPE_RETURN_IF_ERROR(AppendLog::check("usage.file", config.telemetry.usage.file));
   const std::string& access_log = config.telemetry.access_log;
   const bool is_file = access_log != kAccessLogOff && access_log != kAccessLogStderr;
   return is_file ? AppendLog::check("access_log", access_log) : absl::OkStatus();

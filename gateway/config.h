@@ -69,6 +69,7 @@ struct GatewaySettings : GatewayParts {
 
   std::vector<std::string> worker_urls;
   std::vector<SettingsItem> upstreams;  // config_upstreams.cc
+  std::vector<SettingsItem> routes;     // config_models.cc
   std::string state_store = "memory";   // or etcd
   std::vector<std::string> etcd_endpoints;
   TlsFiles tls, upstream_tls, etcd_tls;
@@ -96,6 +97,7 @@ struct GatewayConfig : GatewayParts {
   bool metrics_demands_certificates = false;  // the metrics port, of every client
   WorkerUrlRules workers_addable;             // Admin::add_only()
   std::optional<Hash128> record_salt;         // none: one of this run's own
+  std::string user_salt = "end users";        // of hashed end users
   TelemetryOptions telemetry;
 };
 // Errors name the key. Reads the TLS files and checks them against each other.
@@ -108,6 +110,9 @@ size_t files_needed(const GatewayConfig& config);
 // config_upstreams.cc: the workers of worker_urls and upstreams, with their keys and TLS files read. Those
 // with `each` are names.
 StatusOr<std::vector<Upstream>> make_upstreams(const GatewaySettings& settings);
+
+// config_models.cc: names of models that lead to others.
+StatusOr<ModelRoutes> make_routes(const GatewaySettings& settings);
 
 // config_access.cc
 void describe_access(GatewaySettings& settings, SettingsSchema& schema);

@@ -10,7 +10,7 @@ namespace troupe {
 
 namespace {
 
-Status check_keys(const GatewaySettings& s) {
+Status check_keys(const GatewaySettings& s, GatewayConfig& config) {
   if (s.api_keys.empty()) return absl::OkStatus();
   const auto keys = read_api_keys(s.api_keys);
   if (!keys.ok()) return annotate(keys.status(), "api_keys");
@@ -19,6 +19,7 @@ Status check_keys(const GatewaySettings& s) {
     auto read = read_secret(s.tenant_secret);
     if (!read.ok()) return annotate(read.status(), "tenant_secret");
     secret = *std::move(read);
+    config.user_salt = secret;
   }
   return annotate(check_tenants(*keys, secret), "api_keys");
 }
@@ -65,7 +66,7 @@ void describe_access(GatewaySettings& s, SettingsSchema& schema) {
 
 Status make_access(const GatewaySettings& s, GatewayConfig& config) {
   config.metrics_demands_certificates = s.metrics_tls && !s.tls.ca.empty();
-  TROUPE_RETURN_IF_ERROR(check_keys(s));
+  TROUPE_RETURN_IF_ERROR(check_keys(s, config));
   TROUPE_RETURN_IF_ERROR(check_hosts(s.admin_hosts));
   auto addable = WorkerUrlRules::parse(s.worker_urls_allowed);
   if (!addable.ok()) return annotate(addable.status(), "admin.worker_urls_allowed");

@@ -42,6 +42,19 @@ std::unique_ptr<SharedState> make_state(const GatewayConfig& config, const Share
   return std::make_unique<SharedState>(config.state, parts);
 }
 
+// (Limits of keys may come with a reload.)
+std::unique_ptr<AccountStore> make_account_store(const GatewayConfig& config,
+                                                 const AccountStore::Parts& parts) {
+  if (config.state.etcd.members.empty()) return nullptr;
+  return std::make_unique<AccountStore>(config.state.etcd, config.state.prefix, parts);
+}
+
+std::unique_ptr<ModerationHook> make_moderation(const GatewayConfig& config, Executor executor,
+                                                Metrics& metrics, const Clock& clock) {
+  if (!config.proxy.moderation.enabled()) return nullptr;
+  return std::make_unique<ModerationHook>(config.proxy.moderation, executor, metrics, clock);
+}
+
 }  // namespace
 
 Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock& clock, const Logger& log,
@@ -49,12 +62,10 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
     : io_(io),
       clock_(clock),
       log_(log),
-      api_keys_path_(config.api_keys),
-      tenant_secret_path_(config.tenant_secret),
-      record_path_(config.record),
+      key_files_{config.api_keys, config.tenant_secret, config.user_salt},
       telemetry_(config.telemetry),
-      record_salt_(
-          config.record_salt.value_or(hash_bytes({reinterpret_cast<const char*>(&seed), sizeof seed}))),
+      record_settings_{config.record, config.record_salt.value_or(
+                                          hash_bytes({reinterpret_cast<const char*>(&seed), sizeof seed}))},
       tls_(config.tls),
       grace_(config.grace),
       notice_(config.notice),
@@ -74,8 +85,11 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
       gossip_(config.gossip, {io.get_executor(), router_, metrics_, clock, log}),
       state_(make_state(config, {io.get_executor(), fleet_, router_, gossip_, metrics_, clock, log})),
       admission_queue_(config.admission_queue, {io.get_executor(), router_, metrics_, clock}),
+      keeping_{nullptr, make_account_store(config, {io.get_executor(), metrics_, clock}),
+               make_moderation(config, io.get_executor(), metrics_, clock)},
+      accounts_(config.proxy.accounts, {io.get_executor(), metrics_, background_, keeping_.store.get()}),
       proxy_(config.proxy,
-             Proxy::Parts{fleet_, router_, instruments_, observers_, admission_queue_, clock, log},
+             Proxy::Parts{fleet_, router_, instruments_, observers_, admission_queue_, accounts_, clock, log},
              seed ^ 0x5bd1e995),
       admin_(Admin::Parts{proxy_, fleet_, router_, metrics_, gossip_, residency_reader_,
                           prefixes_.personas.registry(), clock}),
@@ -87,6 +101,7 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
           [this](Exchange& exchange) { return admin_.handle(exchange); }, log),
       background_(io.get_executor()) {
   if (config.migrator.enabled) proxy_.keep_texts(texts_);
+  if (keeping_.moderation != nullptr) proxy_.moderate_by(*keeping_.moderation);
   share_pins(config);
   if (state_ != nullptr) prefixes_.personas.share(config.state.etcd, config.state.prefix);
   proxy_.keep_personas(prefixes_.personas.registry(), prefixes_.personas.keeper());
@@ -146,9 +161,10 @@ void Gateway::use(const GatewayTls& tls) {
 }
 
 Status Gateway::start_record() {
-  if (record_path_.empty()) return absl::OkStatus();
+  if (record_settings_.path.empty()) return absl::OkStatus();
   const TrafficRecorder::Parts parts{metrics_, clock_, log_};
-  TROUPE_ASSIGN_OR_RETURN(record_, TrafficRecorder::open(record_path_, parts, record_salt_));
+  TROUPE_ASSIGN_OR_RETURN(record_,
+                          TrafficRecorder::open(record_settings_.path, parts, record_settings_.salt));
   proxy_.record_to(*record_);
   return absl::OkStatus();
 }
@@ -165,10 +181,17 @@ Status Gateway::start_observers() {
     observers_.export_to(*exporter_);
     observers_.sample(telemetry_.sample_ratio);
   }
+  if (telemetry_.usage.enabled()) {
+    const UsageExport::Parts parts{metrics_, clock_, log_, key_files_.user_salt};
+    TROUPE_ASSIGN_OR_RETURN(keeping_.usage, UsageExport::open(telemetry_.usage, parts));
+    proxy_.export_to(*keeping_.usage);
+    admin_.show_usage(*keeping_.usage);
+  }
   return absl::OkStatus();
 }
 
 void Gateway::reopen_logs() {
+  if (keeping_.usage != nullptr) keeping_.usage->reopen();
   if (access_log_ != nullptr) access_log_->reopen();
 }
 
@@ -198,14 +221,14 @@ Status Gateway::change(const GatewayConfig& config) {
 }
 
 Status Gateway::load_keys() {
-  if (api_keys_path_.empty()) return absl::OkStatus();
-  return api_keys_.load(api_keys_path_, tenant_secret_path_, clock_.now());
+  if (key_files_.api_keys.empty()) return absl::OkStatus();
+  return api_keys_.load(key_files_.api_keys, key_files_.tenant_secret, clock_.now());
 }
 
 Status Gateway::start() {
   use(tls_);
   TROUPE_RETURN_IF_ERROR(load_keys());
-  if (!api_keys_path_.empty()) {
+  if (!key_files_.api_keys.empty()) {
     proxy_.require_keys(api_keys_);
     admin_.ask_for(api_keys_);
   }
@@ -261,6 +284,7 @@ Task<void> Gateway::share_limits() {
       if (place.of != shared.of) log_.info("limits_shared", {{"gateways", place.of}});
       api_keys_.share(place, clock_.now());
       admission_queue_.share(place);
+      accounts_.share(place);
       shared = place;
     }
     timer.expires_after(kShareLimitsEvery);

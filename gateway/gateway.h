@@ -11,6 +11,7 @@
 #include "common/net/http_server.h"
 #include "common/net/task_group.h"
 #include "gateway/admin.h"
+#include "gateway/cluster/account_store.h"
 #include "gateway/cluster/fleet.h"
 #include "gateway/cluster/gossip.h"
 #include "gateway/cluster/name_follower.h"
@@ -24,6 +25,7 @@
 #include "gateway/cluster/shared_state.h"
 #include "gateway/config.h"
 #include "gateway/named_personas.h"
+#include "gateway/proxy/accounts.h"
 #include "gateway/proxy/admission_queue.h"
 #include "gateway/proxy/proxy.h"
 #include "gateway/route/router.h"
@@ -31,6 +33,7 @@
 #include "gateway/telemetry/instruments.h"
 #include "gateway/telemetry/request_observers.h"
 #include "gateway/telemetry/traffic_recorder.h"
+#include "gateway/telemetry/usage_export.h"
 
 namespace troupe {
 
@@ -77,11 +80,18 @@ class Gateway {
   asio::io_context& io_;
   const Clock& clock_;
   const Logger& log_;
-  const std::string api_keys_path_;  // empty: no key is needed
-  const std::string tenant_secret_path_;
-  const std::string record_path_;
+  struct KeyFiles {
+    std::string api_keys;  // empty: no key is needed
+    std::string tenant_secret;
+    std::string user_salt;  // of hashed end users
+  };
+  const KeyFiles key_files_;
   const TelemetryOptions telemetry_;
-  const Hash128 record_salt_;
+  struct RecordSettings {
+    std::string path;  // empty: traffic is not recorded
+    Hash128 salt;
+  };
+  const RecordSettings record_settings_;
   const GatewayTls tls_;  // its sources are what the clients read
   std::chrono::seconds grace_, notice_;
   Duration plan_tick_;
@@ -114,6 +124,13 @@ class Gateway {
   std::unique_ptr<SpanExporter> exporter_;   // null: no spans
   RequestObservers observers_;
   AdmissionQueue admission_queue_;
+  struct AccountKeeping {
+    std::unique_ptr<UsageExport> usage;          // null: usage is not exported
+    std::unique_ptr<AccountStore> store;         // null: limits are divided among gateways
+    std::unique_ptr<ModerationHook> moderation;  // null: nothing is judged
+  };
+  AccountKeeping keeping_;
+  Accounts accounts_;
   Proxy proxy_;
   Admin admin_;
   HttpServer main_server_;

@@ -113,6 +113,8 @@ struct GenerateRequest {
       resume;  // then stream, one prompt, n is 1, and seed, if present, equals resume's
 
   std::string user;
+  std::string metadata_user;      // metadata.user_id
+  std::string safety_identifier;  // names the end user, as `user` does
   std::string prompt_cache_key;
   std::string cache_salt;
   int32_t priority = 0;                        // vLLM's: lower is earlier
@@ -243,6 +245,7 @@ struct ReportedUsage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
   std::optional<int64_t> cached_tokens;  // not every server sends it
+  int64_t reasoning_tokens = 0;          // among completion_tokens
   bool answer_only = false;              // it has no count of the prompt: a later event of the Messages API
 };
 // Reads a `usage` object: a chat's (prompt_tokens), one of the Responses API (input_tokens), or one of the

@@ -165,4 +165,23 @@ Fault read_message(size_t index, dom::element value, bool for_others, ChatMessag
   return std::nullopt;
 }
 
+Fault read_messages(std::string_view param, dom::element value, const ApiLimits& limits,
+                    std::vector<ChatMessage>& out) {
+  if (!value.is_array()) return expected(param, "an array of messages", value);
+  const dom::array items = value.get_array().value_unsafe();
+  const size_t count = items.size();
+  if (count == 0) return ApiError::bad_field(param, "'messages' must hold at least one message.");
+  if (count > limits.messages_max) {
+    return ApiError::bad_field(param, absl::StrCat("'messages' must hold at most ", limits.messages_max,
+                                                   " messages, not ", count, "."));
+  }
+  out.resize(count);
+  size_t index = 0;
+  for (const dom::element item : items) {
+    if (auto fault = read_message(index, item, limits.for_others, out[index])) return fault;
+    ++index;
+  }
+  return std::nullopt;
+}
+
 }  // namespace troupe

@@ -38,23 +38,8 @@ struct Draft {
   GivenFormat format;
 };
 
-Fault read_messages(Draft& draft, std::string_view name, dom::element value) {
-  if (!value.is_array()) return expected(name, "an array of messages", value);
-  const dom::array items = value.get_array().value_unsafe();
-  const size_t count = items.size();
-  if (count == 0) return ApiError::bad_field(name, "'messages' must hold at least one message.");
-  if (count > draft.limits.messages_max) {
-    return ApiError::bad_field(name, absl::StrCat("'messages' must hold at most ", draft.limits.messages_max,
-                                                  " messages, not ", count, "."));
-  }
-  draft.request.messages.resize(count);
-  size_t index = 0;
-  for (const dom::element item : items) {
-    if (auto fault = read_message(index, item, draft.limits.for_others, draft.request.messages[index]))
-      return fault;
-    ++index;
-  }
-  return std::nullopt;
+Fault read_messages_field(Draft& draft, std::string_view name, dom::element value) {
+  return read_messages(name, value, draft.limits, draft.request.messages);
 }
 
 Fault read_prompt_field(Draft& draft, std::string_view name, dom::element value) {
@@ -152,25 +137,17 @@ Fault read_name_field(Draft& draft, std::string_view name, dom::element value) {
   return read_string(name, value, kNameBytesMax, draft.request.*member);
 }
 
+Fault read_metadata(Draft& draft, std::string_view, dom::element value) {
+  dom::object notes;
+  std::string_view user;
+  if (!value.get(notes) && !notes.at_key("user_id").get(user))
+    draft.request.metadata_user = user.substr(0, kNameBytesMax);
+  return std::nullopt;
+}
+
 template <bool GenerateRequest::*member>
 Fault read_flag_field(Draft& draft, std::string_view name, dom::element value) {
   return read_bool(name, value, draft.request.*member);
-}
-
-Fault read_optional_number(std::string_view name, dom::element value, NumberRange range,
-                           std::optional<double>& out) {
-  double number = 0;
-  if (auto fault = read_number(name, value, range, number)) return fault;
-  out = number;
-  return std::nullopt;
-}
-
-Fault read_optional_integer(std::string_view name, dom::element value, int64_t min,
-                            std::optional<int64_t>& out) {
-  int64_t number = 0;
-  if (auto fault = read_integer(name, value, {.min = min}, number)) return fault;
-  out = number;
-  return std::nullopt;
 }
 
 Fault read_temperature(Draft& draft, std::string_view name, dom::element value) {
@@ -272,7 +249,8 @@ constexpr Row kRows[] = {
     {"max_completion_tokens", true, true, read_max_completion_tokens},
     {"max_context_length", false, true, read_context_field},
     {"max_tokens", true, true, read_max_tokens},
-    {"messages", true, false, read_messages},
+    {"messages", true, false, read_messages_field},
+    {"metadata", true, true, read_metadata},
     {"min_p", true, true, read_min_p},
     {"model", true, true, read_model},
     {"n", true, true, read_int32_field<&GenerateRequest::n, 1, kChoicesMax>},
@@ -284,6 +262,7 @@ constexpr Row kRows[] = {
     {"prompt_cache_key", true, true, read_name_field<&GenerateRequest::prompt_cache_key>},
     {"reasoning_effort", true, false, read_effort},
     {"repetition_penalty", true, true, read_repetition_penalty},
+    {"safety_identifier", true, true, read_name_field<&GenerateRequest::safety_identifier>},
     {"seed", true, true, read_seed_field},
     {"stop", true, true, read_stop},
     {"stop_token_ids", true, true, read_stop_token_ids},

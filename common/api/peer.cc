@@ -232,6 +232,14 @@ void read_cached(dom::object fields, std::string_view details, ReportedUsage& us
   if (cached && *cached <= usage.prompt_tokens) usage.cached_tokens = cached;
 }
 
+// Likewise the thoughts' tokens.
+void read_reasoning(dom::object fields, std::string_view details, ReportedUsage& usage) {
+  dom::object found;
+  if (fields.at_key(details).get(found)) return;
+  usage.reasoning_tokens =
+      std::min(tokens_at(found, "reasoning_tokens").value_or(0), usage.completion_tokens);
+}
+
 // As the Responses and the Messages API name them.
 std::optional<ReportedUsage> usage_of_other_apis(dom::object fields) {
   const auto input = tokens_at(fields, "input_tokens"), output = tokens_at(fields, "output_tokens");
@@ -239,6 +247,7 @@ std::optional<ReportedUsage> usage_of_other_apis(dom::object fields) {
   ReportedUsage usage;
   usage.completion_tokens = output.value_or(0);
   usage.answer_only = !input;
+  read_reasoning(fields, "output_tokens_details", usage);
   if (!input) return usage;
   const auto read = tokens_at(fields, "cache_read_input_tokens");
   const int64_t written = tokens_at(fields, "cache_creation_input_tokens").value_or(0);
@@ -261,6 +270,7 @@ std::optional<ReportedUsage> parse_usage(std::string_view json) {
   usage.prompt_tokens = *prompt;
   usage.completion_tokens = tokens_at(fields, "completion_tokens").value_or(0);
   read_cached(fields, "prompt_tokens_details", usage);
+  read_reasoning(fields, "completion_tokens_details", usage);
   return usage;
 }
 

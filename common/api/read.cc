@@ -351,4 +351,20 @@ Fault read_persona(std::string_view param, dom::element value, bool is_taken, Ge
   return std::nullopt;
 }
 
+Fault read_optional_number(std::string_view name, dom::element value, NumberRange range,
+                           std::optional<double>& out) {
+  double number = 0;
+  if (auto fault = read_number(name, value, range, number)) return fault;
+  out = number;
+  return std::nullopt;
+}
+
+Fault read_optional_integer(std::string_view name, dom::element value, int64_t min,
+                            std::optional<int64_t>& out) {
+  int64_t number = 0;
+  if (auto fault = read_integer(name, value, {.min = min}, number)) return fault;
+  out = number;
+  return std::nullopt;
+}
+
 }  // namespace troupe

@@ -40,6 +40,10 @@ struct NumberRange {
 // Each function leaves `out` unchanged when it returns a fault. 3.0 is an integer, a boolean is none.
 Fault read_integer(std::string_view param, dom::element value, IntegerRange range, int64_t& out);
 Fault read_number(std::string_view param, dom::element value, NumberRange range, double& out);
+Fault read_optional_number(std::string_view param, dom::element value, NumberRange range,
+                           std::optional<double>& out);
+Fault read_optional_integer(std::string_view param, dom::element value, int64_t min,
+                            std::optional<int64_t>& out);
 Fault read_bool(std::string_view param, dom::element value, bool& out);
 Fault read_string(std::string_view param, dom::element value, size_t bytes_max, std::string& out);
 // Reads a string or a list of strings, none empty, of at most so many bytes in all.
@@ -92,7 +96,10 @@ Fault read_prompt(std::string_view param, dom::element value, GenerateRequest& r
 Fault read_context_max(std::string_view param, dom::element value, std::optional<int64_t>& out);
 Fault check_context(const GenerateRequest& request);
 
-// Reads the `index`th element of `messages`. `for_others`: see ApiLimits.
+// Reads `messages`.
+Fault read_messages(std::string_view param, dom::element value, const ApiLimits& limits,
+                    std::vector<ChatMessage>& out);
+// Reads its `index`th element. `for_others`: see ApiLimits.
 Fault read_message(size_t index, dom::element value, bool for_others, ChatMessage& message);
 
 // Parses the body's object strictly into `json`, where it lives until the next parse. Errors as ApiParser's.

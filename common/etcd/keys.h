@@ -10,6 +10,8 @@
 //   <prefix>/pins/<prefix id>    a pinned prefix, under a lease of its own where it ends
 //   (gateway/cluster/pin_record.h)
 //   <prefix>/personas/<owner>/<name>  a published persona (gateway/persona/record.h)
+//   <prefix>/accounts/<id>       what gateways were granted of a client's limits, under a lease of two days
+//   (gateway/route/admission/account_record.h)
 
 #include <string>
 #include <string_view>
@@ -28,8 +30,9 @@ struct StateKeys {
         leader(prefix + "/leader"),
         table(prefix + "/table"),
         pins(prefix + "/pins/"),
-        personas(prefix + "/personas/") {}
-  std::string workers, loads, gateways, leader, table, pins, personas;
+        personas(prefix + "/personas/"),
+        accounts(prefix + "/accounts/") {}
+  std::string workers, loads, gateways, leader, table, pins, personas, accounts;
 };
 // Accepts "/something", printable, without a final "/". The error describes the fault but not its origin.
 Status check_state_prefix(std::string_view prefix);

@@ -44,12 +44,13 @@ StatusOr<std::vector<std::string>> names_in(std::string_view yaml, const std::st
     const size_t dot = entry.key.find('.');
     const std::string name = entry.key.substr(0, dot);
     if (!is_name(name) || dot == std::string::npos) {
-      return invalid_argument(
-          absl::StrCat(file_name, ":", entry.line, ": '", name,
-                       "' must be a name (letters, digits, - and _, at most ", kNameMax,
-                       ") with the settings of its key below it: sha256, models, "
-                       "requests_per_s, tokens_per_min, requests_at_once, priority, weight, "
-                       "requests_running, tokens_running, requests_waiting, tenant, admin"));
+      return invalid_argument(absl::StrCat(
+          file_name, ":", entry.line, ": '", name, "' must be a name (letters, digits, - and _, at most ",
+          kNameMax,
+          ") with the settings of its key below it: sha256, models, "
+          "requests_per_s, tokens_per_min, requests_at_once, priority, weight, "
+          "requests_running, tokens_running, requests_waiting, requests_per_min, tokens_per_day, "
+          "end_user, tenant, admin"));
     }
     if (seen.insert(name).second) names.push_back(name);
   }
@@ -97,6 +98,13 @@ StatusOr<std::vector<ApiKey>> parse_api_keys(std::string_view yaml, const std::s
     schema.add(prefix + "requests_running", &admission.limits.requests, "").range(0, 1e6);
     schema.add(prefix + "tokens_running", &admission.limits.tokens, "").range(0, 1e12);
     schema.add(prefix + "requests_waiting", &admission.waiting_max, "").range(0, 1e6);
+    schema.add(prefix + "requests_per_min", &keys[i].account.requests_per_min, "").range(0, 1e9);
+    schema.add(prefix + "tokens_per_day", &keys[i].account.tokens_per_day, "").range(0, 1e15);
+    route::AccountLimits& user = keys[i].end_user;
+    schema.add(prefix + "end_user.requests_per_min", &user.requests_per_min, "").range(-1, 1e9);
+    schema.add(prefix + "end_user.tokens_per_min", &user.tokens_per_min, "").range(-1, 1e12);
+    schema.add(prefix + "end_user.tokens_per_day", &user.tokens_per_day, "").range(-1, 1e15);
+    schema.add(prefix + "end_user.requests_at_once", &user.requests_at_once, "").range(-1, 1e6);
     schema.add(prefix + "tenant", &keys[i].tenant, "");
     schema.add(prefix + "admin", &keys[i].admin, "");
   }

@@ -16,6 +16,10 @@
 //     tokens_running: 100000   # likewise, in tokens to compute
 //     requests_waiting: 16
 //     tenant: acme             # keys of a tenant share KV cache with no others (tenant.h)
+//     requests_per_min: 600    # in minutes of the clock, exact over gateways that share etcd (account.h)
+//     tokens_per_day: 5000000  # in days of UTC, likewise
+//     end_user:                # of each end user of this key; absent: as `accounts.end_user` says
+//       requests_per_min: 20   # 0: no limit; likewise tokens_per_min, tokens_per_day, requests_at_once
 //     admin: true              # may change the fleet at the metrics port, too (admin.h)
 // clang-format on
 
@@ -26,6 +30,7 @@
 #include <vector>
 
 #include "common/core/status.h"
+#include "gateway/route/admission/account.h"
 #include "gateway/route/admission/key_usage.h"
 
 namespace troupe {
@@ -39,7 +44,9 @@ struct ApiKey {
   Sha256 digest{};
   std::vector<std::string> models;  // empty: all
   route::KeyRights rights;
-  std::string tenant;  // empty: none
+  route::AccountLimits account;                   // in windows of time
+  route::AccountLimits end_user{-1, -1, -1, -1};  // of each of its end users; negative: the gateway's default
+  std::string tenant;                             // empty: none
   bool admin = false;
 };
 // Keys in the file's order. Errors: "<file>:<line>: …" or "<file>: key '<name>': …".

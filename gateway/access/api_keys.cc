@@ -40,6 +40,14 @@ bool ApiClient::may_use(std::string_view model) const {
   return key_.models.empty() || std::find(key_.models.begin(), key_.models.end(), model) != key_.models.end();
 }
 
+route::AccountLimits ApiClient::end_user(const route::AccountLimits& defaults) const {
+  const auto of = [](int64_t own, int64_t common) { return own < 0 ? common : own; };
+  const route::AccountLimits& own = key_.end_user;
+  return {of(own.requests_per_min, defaults.requests_per_min),
+          of(own.tokens_per_min, defaults.tokens_per_min), of(own.tokens_per_day, defaults.tokens_per_day),
+          of(own.requests_at_once, defaults.requests_at_once)};
+}
+
 void ApiClient::change(const ApiKey& key, std::string salt, TimePoint now) {
   key_ = key;
   salt_ = std::move(salt);

@@ -33,6 +33,13 @@ class ApiClient {
   // This gateway's shard of the key's limits.
   const route::AdmissionKey& admission() const { return usage_.admission(); }
   int32_t priority() const { return usage_.priority(); }
+  // Limits in windows of time, of all gateways together: its own, and those of each of its end users, where
+  // it says nothing as in `defaults`.
+  const route::AccountLimits& account() const { return key_.account; }
+  route::AccountLimits end_user(const route::AccountLimits& defaults) const;
+  // The minute's tokens (tokens_per_min) of this gateway's shard.
+  route::Quota::View tokens(TimePoint now) { return usage_.tokens(now); }
+  const std::string& tenant() const { return key_.tenant; }
   bool admin() const { return key_.admin; }
   const std::string& tenant_salt() const { return salt_; }
   // This key or another of the gateway's names a tenant: what one client has left at a worker is not

@@ -41,10 +41,16 @@ int64_t answer_cost(const RequestContext& context) {
   return static_cast<int64_t>(counted > 0 ? counted : passed.events());
 }
 
-void charge_counted(const RequestContext& context, const route::AnswerCounts& counts) {
+void spend(RequestContext& context, const SpentTokens& spent) {
+  context.account.spent = spent;
+  if (context.api_key_lease != nullptr) context.api_key_lease->cost(spent.total());
+}
+
+void charge_counted(RequestContext& context, const route::AnswerCounts& counts) {
   if (context.admission_ticket != nullptr) context.admission_ticket->cost(route::admission_cost(counts));
-  if (context.api_key_lease != nullptr)
-    context.api_key_lease->cost(counts.prompt_tokens + counts.completion_tokens);
+  SpentTokens spent{counts.prompt_tokens, counts.cached_tokens, counts.completion_tokens,
+                    counts.reasoning_tokens, true};
+  spend(context, spent);
 }
 
 }  // namespace
@@ -89,15 +95,17 @@ ApiResult<bool> AccessGate::let_in(const HttpRequest& request, RequestContext& c
   return true;
 }
 
-void AccessGate::charge_prompt(const HttpRequest& request, const RequestContext& context) {
-  if (context.api_key_lease != nullptr) context.api_key_lease->cost(prompt_cost(request));
+void AccessGate::charge_prompt(const HttpRequest& request, RequestContext& context) {
+  if (context.api_key_lease == nullptr && context.account.visit == nullptr) return;  // nobody is charged
+  spend(context, {prompt_cost(request)});
 }
 
 // Without a worker's counts.
-void AccessGate::charge_seen(const Exchange& exchange, const RequestContext& context) const {
+void AccessGate::charge_seen(const Exchange& exchange, RequestContext& context) const {
   const int64_t answered = answer_cost(context);
-  if (context.api_key_lease != nullptr)
-    context.api_key_lease->cost(prompt_cost(exchange.request()) + answered);
+  SpentTokens spent{prompt_cost(exchange.request())};
+  spent.completion = answered;
+  spend(context, spent);
   if (context.admission_ticket == nullptr || answered == 0)
     return;  // else the estimate of its arrival stands
   const route::Candidate* const chosen = context.flow.chosen();
@@ -106,20 +114,20 @@ void AccessGate::charge_seen(const Exchange& exchange, const RequestContext& con
   context.admission_ticket->cost(prompt + answered);
 }
 
-void AccessGate::charge_cancelled(const Exchange& exchange, const RequestContext& context) const {
+void AccessGate::charge_cancelled(const Exchange& exchange, RequestContext& context) const {
   auto counts = context.tap ? context.tap->counts() : std::nullopt;
   if (!counts) counts = context.worker.passed.counts();
   if (counts) return charge_counted(context, *counts);
   charge_seen(exchange, context);
 }
 
-void AccessGate::charge(const Exchange& exchange, const RequestContext& context,
+void AccessGate::charge(const Exchange& exchange, RequestContext& context,
                         const ForwardResult& result) const {
   const bool failed = result.end == ForwardResult::End::kFailed;
   if (result.counts && !failed) return charge_counted(context, *result.counts);
   const bool late = result.failure.kind == FailureKind::kDeadline || result.failure.http_status == 504;
   if (failed ? exchange.head_sent() || late : result.status == 200) return charge_seen(exchange, context);
-  if (context.api_key_lease != nullptr) context.api_key_lease->cost(0);
+  spend(context, {});
 }
 
 }  // namespace troupe

@@ -49,15 +49,15 @@ class AccessGate {
   }
 
   // Charges the prompt, about: the least that a request costs which has been sent.
-  static void charge_prompt(const HttpRequest& request, const RequestContext& context);
+  static void charge_prompt(const HttpRequest& request, RequestContext& context);
   // Charges one try: nothing if it failed; else the worker's counts, or about what passed. A request
   // that met its deadline has had its prompt computed, as one that was cancelled: the client sets both.
-  void charge(const Exchange& exchange, const RequestContext& context, const ForwardResult& result) const;
+  void charge(const Exchange& exchange, RequestContext& context, const ForwardResult& result) const;
   // The client has left. The worker's counts are known if it left after the last event.
-  void charge_cancelled(const Exchange& exchange, const RequestContext& context) const;
+  void charge_cancelled(const Exchange& exchange, RequestContext& context) const;
 
  private:
-  void charge_seen(const Exchange& exchange, const RequestContext& context) const;
+  void charge_seen(const Exchange& exchange, RequestContext& context) const;
 
   ProxyCore& core_;
   const ApiKeys* keys_ = nullptr;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/json/json.h"
+#include "gateway/access/end_user.h"
 
 namespace troupe {
 
@@ -27,7 +28,27 @@ route::AdmissionSpec admission_spec(const RoutedRequest& routed, const ApiClient
   return spec;
 }
 
+// About what it will use: all that it may answer, where it says so.
+int64_t estimate(const route::Router& router, const RoutedRequest& routed) {
+  if (!routed.takes_room()) return 1;
+  const int64_t usual = routed.prefills ? 0 : router.usual_answer_tokens();
+  return router.prompt_tokens(routed.key) + routed.choices * routed.answer_tokens_max.value_or(usual);
+}
+
 }  // namespace
+
+bool AdmissionStage::has_account(const HttpRequest& request, RequestContext& context) {
+  if (!core_.options.names_users || core_.accounts == nullptr) return false;
+  const std::string& own_header = core_.options.accounts.user_header;
+  context.account.end_user = end_user_of(request.headers, own_header, context.routed.end_user);
+  context.account.visit =
+      core_.accounts->visit(context.client, context.account.end_user, context.account.spent);
+  return context.account.visit != nullptr;
+}
+
+Task<ApiResult<bool>> AdmissionStage::take_holds(RequestContext& context) {
+  return core_.accounts->arrive(*context.account.visit, estimate(core_.router, context.routed));
+}
 
 ApiResult<bool> AdmissionStage::arrive(RequestContext& context) {
   if (!context.routed.takes_room()) {

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/json/json.h"
+#include "gateway/access/end_user.h"
 #include "gateway/access/tenant.h"
 #include "gateway/proxy/form_field.h"
 #include "gateway/proxy/json_patch.h"
@@ -26,6 +27,7 @@ void name_session(const bj::object& fields, GenerateRequest& named) {
   const bj::value* metadata = fields.if_contains("metadata");  // of /v1/messages
   if (named.user.empty() && metadata != nullptr && metadata->is_object())
     named.user = string_member(metadata->get_object(), "user_id");
+  named.safety_identifier = string_member(fields, "safety_identifier");
 }
 
 // Servers take other spellings of the name (those in Go), and of true ("true", 1).
@@ -126,6 +128,8 @@ ApiResult<RoutedRequest> parse_passed(const HttpRequest& request, const RequestP
   if (named.model.size() > kModelBytesMax || !is_valid_utf8(named.model))
     return ApiError::bad_field("model", "'model' must be a name of at most 1024 bytes, in UTF-8");
   if (named.model.empty()) named.model = input.model;
+  routed.asked_model = follow_route(request, input, named);
+  if (input.options.names_users) routed.end_user = end_user_in_body(named.user, "", named.safety_identifier);
   // vLLM keeps a cache of prefixes for this path's prompts, too: what one tenant sent is not another's to
   // see.
   if (request.path == kResponsesPath && !input.tenant_salt.empty())

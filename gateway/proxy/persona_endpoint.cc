@@ -86,7 +86,7 @@ Task<void> PersonaEndpoint::list(Exchange& exchange) {
     co_return;
   }
   bj::array data;
-  for (const Persona* persona : core_.personas->visible_to(PinService::owner_of(context))) {
+  for (const Persona* persona : core_.personas.registry->visible_to(PinService::owner_of(context))) {
     bj::object item = persona_summary(*persona, persona->versions.back());
     data.emplace_back(std::move(item));
   }
@@ -102,7 +102,8 @@ Task<void> PersonaEndpoint::show(Exchange& exchange) {
   const RequestScope scope(core_, parts_.replies, exchange, context);
   ApiResult<bool> go = let_in(exchange.request(), context);
   const std::string name = persona_name_of(exchange.request().path);
-  const Persona* known = go.ok() ? core_.personas->find(PinService::owner_of(context), name) : nullptr;
+  const Persona* known =
+      go.ok() ? core_.personas.registry->find(PinService::owner_of(context), name) : nullptr;
   if (go.ok() && known == nullptr) go = not_found(name);
   const auto number = persona_version_of(exchange.request());
   if (go.ok() && !number.ok()) go = number.error();
@@ -111,7 +112,7 @@ Task<void> PersonaEndpoint::show(Exchange& exchange) {
     PersonaCall call;
     call.name = name;
     if (number.value() > 0) call.version = number.value();
-    const auto chosen = core_.personas->choose(PinService::owner_of(context), call);
+    const auto chosen = core_.personas.registry->choose(PinService::owner_of(context), call);
     if (chosen.ok()) version = chosen.value().version;
     if (!chosen.ok()) go = chosen.error();
   }
@@ -163,16 +164,16 @@ ApiResult<PersonaEndpoint::Publication> PersonaEndpoint::read(const HttpRequest&
 Task<ApiResult<bool>> PersonaEndpoint::keep(const HttpRequest& request, Publication& publication) {
   Status kept;
   for (int i = 0; i < kTries; ++i) {
-    const Persona* known = core_.personas->find_own(publication.owner, publication.name);
+    const Persona* known = core_.personas.registry->find_own(publication.owner, publication.name);
     ApiResult<bool> tags = check_persona_tags(request, known);
     if (!tags.ok()) co_return tags.error();
-    auto change = core_.personas->propose(publication.owner, publication.name, publication.version);
+    auto change = core_.personas.registry->propose(publication.owner, publication.name, publication.version);
     if (!change.ok()) co_return change.error();
     publication.is_first = known == nullptr;
     publication.is_new_version = change->is_new_version;
     publication.persona = change->persona;
     if (!change->is_new_version) co_return true;
-    kept = co_await core_.persona_keeper->keep(std::move(change->persona));
+    kept = co_await core_.personas.keeper->keep(std::move(change->persona));
     if (kept.ok()) co_return true;
     if (!absl::IsAborted(kept)) break;
   }
@@ -256,7 +257,7 @@ Task<void> PersonaEndpoint::note_pin(Exchange& exchange, const Publication& publ
   std::vector<std::string> over;
   Status kept;
   for (int i = 0; i < kTries; ++i) {
-    const Persona* known = core_.personas->find_own(publication.owner, publication.name);
+    const Persona* known = core_.personas.registry->find_own(publication.owner, publication.name);
     over.clear();
     if (known == nullptr) {
       over.push_back(made.prefix_id);  // it was deleted
@@ -272,7 +273,7 @@ Task<void> PersonaEndpoint::note_pin(Exchange& exchange, const Publication& publ
       if (version.prefix_id != before && before != made.prefix_id) over.push_back(before);
     }
     if (!has_changed) break;
-    kept = co_await core_.persona_keeper->keep(std::move(noted));
+    kept = co_await core_.personas.keeper->keep(std::move(noted));
     if (!absl::IsAborted(kept)) break;
   }
   if (!kept.ok())
@@ -322,9 +323,9 @@ Task<void> PersonaEndpoint::erase(Exchange& exchange) {
   const std::string owner = PinService::owner_of(context);
   std::vector<std::string> pinned;
   for (int i = 0; go.ok() && i < kTries; ++i) {
-    const Persona* known = core_.personas->find_own(owner, name);
+    const Persona* known = core_.personas.registry->find_own(owner, name);
     const bool is_read_only =
-        known != nullptr ? known->from_folder : core_.personas->find(owner, name) != nullptr;
+        known != nullptr ? known->from_folder : core_.personas.registry->find(owner, name) != nullptr;
     if (known == nullptr && !is_read_only) go = not_found(name);
     if (is_read_only) {
       ApiError error = ApiError::bad_field(
@@ -342,7 +343,7 @@ Task<void> PersonaEndpoint::erase(Exchange& exchange) {
     Persona gone;
     gone.owner = owner;
     gone.name = name;
-    const Status kept = co_await core_.persona_keeper->keep(std::move(gone));
+    const Status kept = co_await core_.personas.keeper->keep(std::move(gone));
     if (kept.ok()) break;
     if (!absl::IsAborted(kept) || i + 1 == kTries) go = not_kept(kept);
   }

@@ -105,6 +105,8 @@ Task<ApiResult<bool>> PrefixEndpoint::admit(Exchange& exchange, RequestContext& 
   if (parts_.intake.awaits_initial_probing(go, context))
     go = co_await parts_.intake.prepare_after_look(exchange, parse_prefix, context);
   if (go.ok()) go = pins_.allow(exchange.request(), context);
+  if (go.ok() && parts_.admission.has_account(exchange.request(), context))
+    go = co_await parts_.admission.take_holds(context);
   if (go.ok()) go = parts_.admission.arrive(context);
   if (go.ok() && context.admission_ticket->waits()) go = co_await parts_.admission.wait(context);
   if (go.ok() && context.waited &&

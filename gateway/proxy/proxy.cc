@@ -9,6 +9,7 @@
 #include "common/json/json.h"
 #include "common/net/cors.h"
 #include "gateway/proxy/keepalive_exchange.h"
+#include "gateway/proxy/moderated_exchange.h"
 #include "gateway/proxy/passed_request.h"
 #include "gateway/proxy/persona_http.h"
 #include "gateway/proxy/request_scopes.h"
@@ -32,6 +33,38 @@ bool may_have_comments(const RequestContext& context, std::string_view path) {
   return known && context.routed.stream;
 }
 
+// Names that lead to a model which is served, as that one.
+void add_routes(const ModelRoutes& routes, std::vector<ModelCard>& models) {
+  for (const ModelRoute& route : routes.all()) {
+    const auto named = [](const std::string& name) {
+      return [&name](const ModelCard& model) { return model.id == name; };
+    };
+    if (std::any_of(models.begin(), models.end(), named(route.name))) continue;
+    for (const ModelArm& arm : route.arms) {
+      const auto served = std::find_if(models.begin(), models.end(), named(arm.model));
+      if (served == models.end()) continue;
+      ModelCard card = *served;
+      card.id = route.name;
+      models.push_back(std::move(card));
+      break;
+    }
+  }
+}
+
+// The error of a page from elsewhere that would change something.
+std::optional<ApiError> page_refusal_of(const ProxyCore& core, const HttpRequest& request) {
+  const CorsOrigins& origins = core.options.cors_origins;
+  if (changes_state(request)) return change_refusal(request, &origins);
+  const bool of_users = request.path.starts_with(kPrefixesPath) || request.path.starts_with(kPersonasPath);
+  return of_users ? rebound_refusal(request, origins) : std::nullopt;
+}
+
+Task<void> refuse_page(ProxyCore& core, Replies& replies, Exchange& exchange, ApiError error) {
+  RequestContext context;
+  const RequestScope scope(core, replies, exchange, context);
+  co_await replies.refuse(exchange, context, error);
+}
+
 }  // namespace
 
 Proxy::Proxy(const ProxyOptions& options, const Parts& parts, uint64_t seed)
@@ -44,7 +77,9 @@ Proxy::Proxy(const ProxyOptions& options, const Parts& parts, uint64_t seed)
       driver_(core_, gate_, replies_),
       prefixes_(core_, {gate_, intake_, admission_, driver_, replies_}),
       personas_(core_, {gate_, intake_, replies_, prefixes_}),
-      explainer_(core_, gate_, intake_, admission_) {}
+      explainer_(core_, gate_, intake_, admission_) {
+  core_.accounts = &parts.accounts;
+}
 
 void Proxy::record_to(TrafficRecorder& recorder) {
   core_.recorder = &recorder;
@@ -61,16 +96,14 @@ void Proxy::start_drain(Duration grace) {
   queue_.drain(grace / 2);
 }
 
-std::optional<ApiError> Proxy::page_refusal_of(const HttpRequest& request) const {
-  const CorsOrigins& origins = core_.options.cors_origins;
-  if (changes_state(request)) return change_refusal(request, &origins);
-  const bool of_users = request.path.starts_with(kPrefixesPath) || request.path.starts_with(kPersonasPath);
-  return of_users ? rebound_refusal(request, origins) : std::nullopt;
+bool Proxy::wants_body(const HttpRequest& head) const {
+  return !page_refusal_of(core_, head) && gate_.wants_body(head);
 }
 
 Task<void> Proxy::handle(Exchange& exchange) {
   const HttpRequest& request = exchange.request();
-  if (auto refused = page_refusal_of(request)) return refuse_page(exchange, *std::move(refused));
+  if (auto refused = page_refusal_of(core_, request))
+    return refuse_page(core_, replies_, exchange, *std::move(refused));
   const DialectRoute* dialect = find_dialect(request.method, request.path);
   return dialect != nullptr ? handle_translated(exchange, *dialect) : handle_own(exchange);
 }
@@ -82,7 +115,7 @@ Task<void> Proxy::handle_own(Exchange& exchange) {
     return route_and_forward(exchange, parse);
   if (post && request.path == kPrefixesPath) return prefixes_.make(exchange);
   if (reads(request) && request.path == kPrefixesPath) return prefixes_.list(exchange);
-  const bool has_personas = core_.personas != nullptr && request.path.starts_with(kPersonasPath);
+  const bool has_personas = core_.personas.registry != nullptr && request.path.starts_with(kPersonasPath);
   if (has_personas && lists_method(main_port_methods(request.path), request.method))
     return personas_.handle(exchange);
   const bool known = reads(request) || request.method == "DELETE";
@@ -126,12 +159,6 @@ Task<void> Proxy::refuse_untranslated(Exchange& exchange, ApiError fault) {
   co_await replies_.refuse(exchange, context, error);
 }
 
-Task<void> Proxy::refuse_page(Exchange& exchange, ApiError error) {
-  RequestContext context;
-  const RequestScope scope(core_, replies_, exchange, context);
-  co_await replies_.refuse(exchange, context, error);
-}
-
 // Answers of the gateway itself: lists, its health, and paths it does not know.
 Task<void> Proxy::answer_own(Exchange& exchange) {
   const HttpRequest& request = exchange.request();
@@ -149,6 +176,7 @@ Task<void> Proxy::answer_own(Exchange& exchange) {
       co_await intake_.await_initial_probing(exchange, context);
       models = core_.fleet.models();
     }
+    add_routes(core_.options.routes, models);
     std::erase_if(models,
                   [&context](const ModelCard& model) { return !AccessGate::may_use(context, model.id); });
     if (!id.empty()) std::erase_if(models, [&id](const ModelCard& model) { return model.id != id; });
@@ -176,6 +204,7 @@ Task<void> Proxy::answer_own(Exchange& exchange) {
 Task<void> Proxy::route_and_forward(Exchange& exchange, ForwardParser parse) {
   RequestContext context;
   context.timed = exchange.request().path.ends_with("/completions");
+  context.account.asks_model = true;
   const RequestScope scope(core_, replies_, exchange, context);
   ApiResult<bool> go = intake_.enter(exchange.request(), context);
   if (go.ok()) go = gate_.let_in(exchange.request(), context);
@@ -190,6 +219,13 @@ Task<void> Proxy::route_and_forward(Exchange& exchange, ForwardParser parse) {
                      [this, &context] { return replies_.stream_headers(context); });
   }
   Exchange& answer = kept ? static_cast<Exchange&>(*kept) : exchange;
+  ModerationHook* const hook = core_.moderation;
+  const bool judges_answer =
+      hook != nullptr && context.routed.generates && hook->options().answer != AnswerModeration::kOff;
+  if (go.ok() && admission_.has_account(exchange.request(), context))
+    go = co_await admission_.take_holds(context);
+  if (go.ok() && hook != nullptr && hook->options().before && context.routed.takes_room())
+    go = co_await moderate_prompt(*hook, exchange.request(), context);
   if (go.ok()) go = admission_.arrive(context);
   if (go.ok() && context.admission_ticket != nullptr && context.admission_ticket->waits())
     go = co_await admission_.wait(context);
@@ -197,7 +233,12 @@ Task<void> Proxy::route_and_forward(Exchange& exchange, ForwardParser parse) {
     co_await replies_.refuse(answer, context, go.error());
     co_return;
   }
-  co_await driver_.run(answer, context);
+  if (judges_answer) {
+    ModeratedExchange moderated(answer, *hook, context);
+    co_await driver_.run(moderated, context);
+  } else {
+    co_await driver_.run(answer, context);
+  }
 }
 
 std::pair<int, std::string> Proxy::health() const {

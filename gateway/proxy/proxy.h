@@ -42,6 +42,7 @@ class Proxy {
     Instruments& instruments;
     RequestObservers& observers;
     AdmissionQueue& admission_queue;
+    Accounts& accounts;
     const Clock& clock;
     const Logger& log;
   };
@@ -49,14 +50,15 @@ class Proxy {
 
   // Each of these holds from now on. REQUIRES: what is passed outlives this.
   void record_to(TrafficRecorder& recorder);  // traffic
+  void moderate_by(ModerationHook& hook) { core_.moderation = &hook; }
+  void export_to(UsageExport& usage) { core_.usage = &usage; }
   // Clients' pins. `by_owner`: no store has all of them, and workers keep each for its owners.
   void keep_pins(route::PinRegistry& pins, bool by_owner) {
     core_.pins = &pins;
     core_.pins_by_owner = by_owner;
   }
   void keep_personas(PersonaRegistry& personas, PersonaKeeper& keeper) {
-    core_.personas = &personas;
-    core_.persona_keeper = &keeper;
+    core_.personas = {&personas, &keeper};
   }
   void keep_texts(PrefixTextCache& texts);                             // of personas that are asked for
   void require_keys(const ApiKeys& keys) { gate_.require(keys); }      // of clients
@@ -64,7 +66,7 @@ class Proxy {
 
   Task<void> handle(Exchange& exchange);
   // A request with this head may be let in: its body is worth waiting for.
-  bool wants_body(const HttpRequest& head) const { return !page_refusal_of(head) && gate_.wants_body(head); }
+  bool wants_body(const HttpRequest& head) const;
 
   // It is not ready any more from now on, so that balancers send it nothing; requests that come all the same
   // are answered.
@@ -84,9 +86,6 @@ class Proxy {
   std::string request_id(const HttpRequest& request) { return replies_.request_id(request); }
 
  private:
-  // The error of a page from elsewhere that would change something.
-  std::optional<ApiError> page_refusal_of(const HttpRequest& request) const;
-  Task<void> refuse_page(Exchange& exchange, ApiError error);
   Task<void> handle_own(Exchange& exchange);
   // Requests of another API's form. Where only workers of another kind serve the model, those get them as
   // they came, on paths that such workers may have.

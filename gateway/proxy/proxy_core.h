@@ -10,6 +10,7 @@
 #include "gateway/cluster/persona_keeper.h"
 #include "gateway/cluster/prefix_text_cache.h"
 #include "gateway/persona/registry.h"
+#include "gateway/proxy/accounts.h"
 #include "gateway/proxy/proxy_settings.h"
 #include "gateway/route/placement/pin_registry.h"
 #include "gateway/route/request/request_flow.h"
@@ -18,6 +19,7 @@
 #include "gateway/telemetry/instruments.h"
 #include "gateway/telemetry/request_observers.h"
 #include "gateway/telemetry/traffic_recorder.h"
+#include "gateway/telemetry/usage_export.h"
 
 namespace troupe {
 
@@ -41,6 +43,12 @@ class FleetSignals final : public route::NodeSignals {
   Fleet& fleet_;
 };
 
+// Both null: personas have no names here.
+struct NamedPersonaParts {
+  PersonaRegistry* registry = nullptr;
+  PersonaKeeper* keeper = nullptr;
+};
+
 struct ProxyCore {
   ProxyOptions options;
   Fleet& fleet;
@@ -58,9 +66,11 @@ struct ProxyCore {
   TrafficRecorder* recorder = nullptr;  // null: traffic is not recorded
   route::PinRegistry* pins = nullptr;   // null: pins are not kept here
   bool pins_by_owner = false;  // workers know others' pins that the registry does not: they judge by owner
-  PrefixTextCache* texts = nullptr;         // null: texts of personas are not kept
-  PersonaRegistry* personas = nullptr;      // null: personas have no names here
-  PersonaKeeper* persona_keeper = nullptr;  // with them
+  PrefixTextCache* texts = nullptr;  // null: texts of personas are not kept
+  NamedPersonaParts personas;
+  Accounts* accounts = nullptr;          // null: there are no limits in windows of time
+  ModerationHook* moderation = nullptr;  // null: nothing is judged
+  UsageExport* usage = nullptr;          // null: usage is not exported
 
   // The surroundings in which a request's flow decides.
   route::FlowContext flow_context() { return {router, retry_budget, signals, options}; }
@@ -73,6 +83,7 @@ struct ProxyCore {
     options.keep_parsed = keep_parsed;
     parser = ApiParser(options.api);
     retry_budget.change(options.retry);
+    if (accounts != nullptr) accounts->change(options.accounts);
   }
 };
 

@@ -7,6 +7,8 @@
 #include "common/core/time.h"
 #include "common/net/cors.h"
 #include "common/settings/schema.h"
+#include "gateway/proxy/accounts.h"
+#include "gateway/proxy/moderation_hook.h"
 #include "gateway/proxy/request_parser.h"
 #include "gateway/route/request/retry.h"
 #include "gateway/route/request/stall.h"
@@ -22,6 +24,8 @@ struct ProxyOptions : RequestParserOptions, route::StallOptions {
   // A request that a worker of another kind may have begun is sent again to the next one, unless the client's
   // header says otherwise.
   bool resend_to_foreign = true;
+  AccountOptions accounts;
+  ModerationOptions moderation;
   CorsOrigins cors_origins;  // whose pages may change what is kept here (HttpServerOptions has the same)
 };
 

@@ -153,14 +153,15 @@ Task<void> Replies::end_broken(Exchange& exchange, RequestContext& context, Forw
   co_await exchange.finish();
 }
 
-ApiError Replies::no_candidate(const std::string& model) const {
+ApiError Replies::no_candidate(const std::string& model, const std::string& asked) const {
+  const std::string& shown = asked.empty() ? model : asked;
   if (!core_.fleet.probed())
     return ApiError::unavailable("the gateway has just started and is still looking for its workers");
   if (core_.router.view().knows_model(model)) {
-    return ApiError::unavailable(absl::StrCat("no worker that serves '", model, "' is ready"));
+    return ApiError::unavailable(absl::StrCat("no worker that serves '", shown, "' is ready"));
   }
   if (core_.router.view().routable_count() == 0) return ApiError::unavailable("no worker is ready");
-  return ApiError::not_found_model(model);
+  return ApiError::not_found_model(shown);
 }
 
 HeaderList Replies::own_headers(const RequestContext& context) const {
@@ -168,6 +169,9 @@ HeaderList Replies::own_headers(const RequestContext& context) const {
   headers.reserve(8);
   headers.emplace_back("x-request-id", context.request_id);
   headers.emplace_back("x-route-decision", route_decision(context));
+  if (!context.account.verdict.empty()) headers.emplace_back("x-troupe-moderation", context.account.verdict);
+  if (context.account.visit != nullptr)
+    core_.accounts->append_headers(*context.account.visit, core_.clock.now(), headers);
   return headers;
 }
 
@@ -193,7 +197,9 @@ std::string Replies::route_decision(const RequestContext& context) const {
       "set=", set.is_zero() ? "-" : set.hex(), ";node=", node,
       ";branch=", c == nullptr ? "-" : to_absl(route::branch_name(c->branch)),
       ";attempt=", context.flow.attempts(), ";expect=", c == nullptr ? 0 : c->expect_cached,
-      ";epoch=", c == nullptr ? core_.router.table()->epoch() : context.flow.decision().table_epoch);
+      ";epoch=", c == nullptr ? core_.router.table()->epoch() : context.flow.decision().table_epoch,
+      context.routed.asked_model.empty() ? "" : ";arm=",
+      context.routed.asked_model.empty() ? "" : context.routed.model);
 }
 
 std::string Replies::request_id(const HttpRequest& request) {

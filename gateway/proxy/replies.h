@@ -41,8 +41,9 @@ class Replies {
   HeaderList stream_headers(const RequestContext& context) const;  // of a stream that no worker has begun
   // The client's id, or a new one.
   std::string request_id(const HttpRequest& request);
-  // The error of a request for `model` ("": none is named) that no worker can get now.
-  ApiError no_candidate(const std::string& model) const;
+  // The error of a request for `model` ("": none is named) that no worker can get now. `asked`: its name to
+  // the client, if that is another; else empty.
+  ApiError no_candidate(const std::string& model, const std::string& asked = {}) const;
 
  private:
   std::string route_decision(const RequestContext& context) const;

@@ -11,6 +11,8 @@
 #include "common/core/time.h"
 #include "common/net/http_server.h"
 #include "gateway/access/api_keys.h"
+#include "gateway/access/usage_record.h"
+#include "gateway/proxy/accounts.h"
 #include "gateway/proxy/admission_queue.h"
 #include "gateway/proxy/request_parser.h"
 #include "gateway/route/admission/concurrency_limit.h"
@@ -56,6 +58,16 @@ struct RequestContext {
     route::PinRegistry::Reservation pin;  // pins.*, of POST /v1/prefixes
   };
 
+  // The account that it concerns, and what it has used.
+  struct AccountPart {
+    bool asks_model = false;                 // its usage is exported, whatever becomes of it
+    std::string end_user;                    // as the request names one; only where that is asked for
+    SpentTokens spent;                       // so far: charged, exported, and settled
+    std::unique_ptr<Accounts::Visit> visit;  // null: no limits in windows of time concern it
+    std::string verdict;                     // moderation's severest; empty: nothing is wrong
+    bool cut_short = false;                  // moderation has ended the answer
+  };
+
   TimePoint started;
   std::string request_id;
   Deadline deadline;
@@ -68,6 +80,7 @@ struct RequestContext {
   // For as long as the request is at the workers or waits for them, over all its tries; null: it computes
   // little.
   std::unique_ptr<AdmissionQueue::AdmissionTicket> admission_ticket;
+  AccountPart account;
   bool waited = false;  // in the admission queue
   Permits permits;
   Resend resend = Resend::kAsConfigured;

@@ -23,7 +23,7 @@ Task<void> RequestDriver::run(Exchange& exchange, RequestContext& context) {
   context.phases.enter(Phase::kSend, core_.clock.now());
   route::Action action = context.flow.admitted(core_.flow_context(), context.waited, core_.clock.now());
   if (action == route::Action::kRefuse) {
-    const ApiError error = replies_.no_candidate(context.routed.model);
+    const ApiError error = replies_.no_candidate(context.routed.model, context.routed.asked_model);
     co_await replies_.refuse(exchange, context, error);
     co_return;
   }
@@ -186,8 +186,11 @@ void RequestDriver::name_model(const HttpRequest& request, RequestContext& conte
                                ForwardInput& input) const {
   const Upstream& upstream = core_.fleet.upstream(context.flow.attempt().candidate.node);
   const std::string& own = upstream.name_of(context.routed.model);
-  if (own == context.routed.model) return;
-  input.rename = context.routed.model;
+  // The body says this name, and the client is to read it.
+  const std::string& asked =
+      context.routed.asked_model.empty() ? context.routed.model : context.routed.asked_model;
+  if (own == asked) return;
+  input.rename = asked;
   context.worker.named_body = with_model(input.request.body, request.header("content-type"), own);
   input.request.body = context.worker.named_body;
 }

@@ -66,8 +66,11 @@ ApiResult<bool> RequestIntake::prepare(const HttpRequest& request, ForwardParser
   context.routed = std::move(*routed);
   if (context.routed.persona != nullptr) context.record.persona = context.routed.persona->label;
   rewrite(request, context);
-  if (!AccessGate::may_use(context, context.routed.model))
-    return ApiError::not_found_model(context.routed.model);
+  const std::string& asked = context.routed.asked_model;
+  // (A key that may use a route's name may be led by it.)
+  if (!AccessGate::may_use(context, context.routed.model) &&
+      (asked.empty() || !AccessGate::may_use(context, asked)))
+    return ApiError::not_found_model(asked.empty() ? context.routed.model : asked);
   const TimePoint parsed = core_.clock.now();
   context.phases.enter(Phase::kChoose, parsed);
   context.record.parsed = parsed;
@@ -84,17 +87,19 @@ ApiResult<bool> RequestIntake::prepare(const HttpRequest& request, ForwardParser
 // No worker can be asked. Of a path that only other servers answer ours may be ready, and no help.
 ApiError RequestIntake::refusal(std::string_view path, const RequestContext& context) const {
   const std::string& model = context.routed.model;
+  const std::string& shown = context.routed.asked_model.empty() ? model : context.routed.asked_model;
   const route::ClusterView& view = core_.router.view();
-  if (!context.routed.passes || view.nodes_for(model).empty()) return replies_.no_candidate(model);
+  if (!context.routed.passes || view.nodes_for(model).empty())
+    return replies_.no_candidate(model, context.routed.asked_model);
   const bool away = std::any_of(view.nodes().begin(), view.nodes().end(), [&model](const auto& node) {
     return !node.is_troupe_worker &&
            std::find(node.models.begin(), node.models.end(), model) != node.models.end();
   });
   if (away)
     return ApiError::unavailable(
-        absl::StrCat("no worker that answers POST ", to_absl(path), " for '", model, "' is ready"));
+        absl::StrCat("no worker that answers POST ", to_absl(path), " for '", shown, "' is ready"));
   ApiError error =
-      ApiError::bad_field("", absl::StrCat("no worker that serves '", model, "' answers POST ", to_absl(path),
+      ApiError::bad_field("", absl::StrCat("no worker that serves '", shown, "' answers POST ", to_absl(path),
                                            ": workers of Troupe do not, and no other serves it"));
   error.http_status = 404;
   error.code = "not_found";
@@ -166,9 +171,11 @@ void RequestIntake::record_arrival(RequestContext& context) {
 
 RequestParserInput RequestIntake::input_of(ApiParser& parser, const RequestContext& context) const {
   RequestParserInput input{core_.options, parser, AccessGate::tenant_salt(context)};
-  input.personas = core_.personas;
+  input.personas = core_.personas.registry;
   input.client = context.client.get();
   input.among_tenants = context.client != nullptr && context.client->among_tenants();
+  if (context.client != nullptr) input.key = context.client->name();
+  input.user_header = core_.options.accounts.user_header;
   return input;
 }
 

@@ -5,6 +5,7 @@
 #include "common/api/prefix.h"
 #include "common/api/tokenize.h"
 #include "common/json/json.h"
+#include "gateway/access/end_user.h"
 #include "gateway/access/tenant.h"
 
 namespace troupe {
@@ -36,7 +37,10 @@ RoutedRequest text_only(std::string model) {
 ApiResult<RoutedRequest> parse_tokenize(const HttpRequest& request, const RequestParserInput& input) {
   auto parsed = parse_tokenize_request(request.body, input.options.api);
   if (!parsed.ok()) return parsed.error();
-  return text_only(std::move(parsed->source.model));
+  std::string asked = follow_route(request, input, parsed->source);
+  RoutedRequest routed = text_only(std::move(parsed->source.model));
+  routed.asked_model = std::move(asked);
+  return routed;
 }
 
 ApiResult<RoutedRequest> parse_detokenize(const HttpRequest& request, const RequestParserInput& input) {
@@ -57,6 +61,21 @@ ForwardParser forward_parser(std::string_view path) {
 
 ApiResult<Duration> timeout_of(const HttpRequest& request, const RequestParserOptions& options) {
   return client_timeout(request, options.request_timeout);
+}
+
+std::string follow_route(const HttpRequest& request, const RequestParserInput& input,
+                         GenerateRequest& named) {
+  if (input.options.routes.empty()) return {};
+  const ModelRoute* const route = input.options.routes.find(named.model);
+  if (route == nullptr) return {};
+  const std::string_view in_body = end_user_in_body(named.user, named.metadata_user, named.safety_identifier);
+  std::string_view subject = end_user_of(request.headers, input.user_header, in_body);
+  if (subject.empty()) subject = request.header("x-session-id");
+  if (subject.empty()) subject = named.prompt_cache_key;
+  std::string asked = route->name;
+  // (A model that keeps a part of its own name is not renamed.)
+  named.model = arm_of(*route, end_user_id(input.key, subject)).model;
+  return asked;
 }
 
 ApiResult<Resend> resend_of(const HttpRequest& request) {
@@ -81,6 +100,9 @@ ApiResult<RoutedRequest> parse_generate(const HttpRequest& request, GenerateRequ
   if (parsed->model.empty()) parsed->model = input.model;
   const std::string_view session = request.header("x-session-id");
   RoutedRequest routed;
+  routed.asked_model = follow_route(request, input, *parsed);
+  if (options.names_users)
+    routed.end_user = end_user_in_body(parsed->user, parsed->metadata_user, parsed->safety_identifier);
   routed.salt = salt_as(input.tenant_salt, *parsed);
   if (parsed->persona_json.empty()) {
     routed.key = route::make_prefix_key(*parsed, session);
@@ -109,6 +131,7 @@ ApiResult<RoutedRequest> parse_prefix(const HttpRequest& request, const RequestP
   if (!parsed.ok()) return parsed.error();
   RoutedRequest routed;
   routed.own_salt = !parsed->source.cache_salt.empty();
+  routed.asked_model = follow_route(request, input, parsed->source);
   routed.salt = salt_as(input.tenant_salt, parsed->source);
   routed.key = route::make_prefix_key(parsed->source, "");
   routed.key.session = {};

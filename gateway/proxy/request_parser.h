@@ -14,6 +14,7 @@
 #include "common/core/time.h"
 #include "common/net/http_server.h"
 #include "common/net/request_headers.h"
+#include "gateway/access/model_routes.h"
 #include "gateway/proxy/persona_assembly.h"
 #include "gateway/route/key/prefix_key.h"
 #include "gateway/telemetry/prompt_fingerprint.h"
@@ -41,6 +42,8 @@ struct RoutedRequest {
   std::unique_ptr<AssembledPersona> persona;  // null: the request names none
   // The parsed body, without `model`; only where RequestParserOptions::keep_parsed asks for it.
   std::unique_ptr<GenerateRequest> parsed;
+  std::string end_user;     // as the body names one; only where RequestParserOptions::names_users asks for it
+  std::string asked_model;  // as the client named it, where a route leads to another; else empty
 };
 
 struct RequestParserOptions {
@@ -48,6 +51,8 @@ struct RequestParserOptions {
   Duration request_timeout = std::chrono::seconds(1800);
   std::optional<Hash128> mark_salt;  // traffic is recorded
   bool keep_parsed = false;
+  bool names_users = false;
+  ModelRoutes routes;
 };
 
 // x-request-timeout-ms, at most the configured time-out; that one where the header is absent.
@@ -58,6 +63,11 @@ ApiResult<Duration> timeout_of(const HttpRequest& request, const RequestParserOp
 enum class Resend : uint8_t { kAsConfigured, kAlways, kConnect };
 ApiResult<Resend> resend_of(const HttpRequest& request);
 
+struct RequestParserInput;
+// Replaces a model's name that is a route's; `named` has what names user and conversation. Returns the name
+// that was asked for, or "" where none was replaced.
+std::string follow_route(const HttpRequest& request, const RequestParserInput& input, GenerateRequest& named);
+
 // The inputs of parsing beside the request itself.
 struct RequestParserInput {
   const RequestParserOptions& options;
@@ -67,6 +77,8 @@ struct RequestParserInput {
   bool among_tenants = false;    // see ApiClient
   PersonaRegistry* personas = nullptr;
   const ApiClient* client = nullptr;  // null: the gateway has no keys
+  std::string_view key = {};          // the API key's name
+  std::string_view user_header = {};  // see end_user_of()
 };
 
 ApiResult<RoutedRequest> parse_generate(const HttpRequest& request, GenerateRequest::Kind kind,

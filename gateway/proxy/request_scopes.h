@@ -54,7 +54,7 @@ class RequestScope {
 // Charges a client that disconnects for what was computed for it until then.
 class CancelCharge {
  public:
-  CancelCharge(const AccessGate& gate, const Exchange& exchange, const RequestContext& context)
+  CancelCharge(const AccessGate& gate, const Exchange& exchange, RequestContext& context)
       : gate_(gate), exchange_(exchange), context_(context) {}
   ~CancelCharge() {
     if (exchange_.cancel_reason() != CancelReason::kNone) gate_.charge_cancelled(exchange_, context_);
@@ -65,7 +65,7 @@ class CancelCharge {
  private:
   const AccessGate& gate_;
   const Exchange& exchange_;
-  const RequestContext& context_;
+  RequestContext& context_;
 };
 
 // Hands the attempt's booking back to the router.

@@ -47,8 +47,55 @@ void record_headers(const RequestRecord& record, HeaderList& headers) {
   headers.emplace_back("traceparent", trace_context.header());
 }
 
+namespace {
+
+double ms_between(TimePoint from, TimePoint to) {
+  return std::chrono::duration<double, std::milli>(to - from).count();
+}
+
+// A stream's counts come without those of thoughts from a worker of ours, unless the client asked for usage.
+SpentTokens spent_of(const RequestContext& context) {
+  SpentTokens spent = context.account.spent;
+  if (!spent.counted || spent.reasoning > 0) return spent;
+  if (const auto counts = context.worker.passed.counts()) spent.reasoning = counts->reasoning_tokens;
+  return spent;
+}
+
+void export_usage(ProxyCore& core, const HttpRequest& request, const RequestContext& context) {
+  const RequestRecord& record = context.record;
+  const RoutedRequest& routed = context.routed;
+  const std::string set = routed.key.set.is_zero() ? std::string() : routed.key.set.hex();
+  UsageRecord usage;
+  usage.request_id = context.request_id;
+  if (context.client != nullptr) {
+    usage.key = context.client->name();
+    usage.tenant = context.client->tenant();
+  }
+  usage.end_user = context.account.end_user;
+  usage.path = request.path;
+  usage.model = routed.asked_model.empty() ? routed.model : routed.asked_model;
+  if (!routed.asked_model.empty()) usage.arm = routed.model;
+  usage.set = set;
+  if (!record.tries.empty()) usage.node = record.tries.back().node;
+  usage.end = outcome_name(record.end);
+  usage.why = record.why;
+  usage.finish = context.worker.passed.finish_reason();
+  if (context.account.cut_short) usage.finish = "content_filter";
+  usage.verdict = context.account.verdict;
+  usage.stream = routed.stream;
+  usage.status = record.status;
+  usage.attempts = static_cast<int64_t>(record.tries.size());
+  usage.tokens = spent_of(context);
+  if (record.first_byte != TimePoint{}) usage.ttft_ms = ms_between(record.started, record.first_byte);
+  usage.duration_ms = ms_between(record.started, core.clock.now());
+  core.usage->add(usage);
+}
+
+}  // namespace
+
 void end_record(ProxyCore& core, const Exchange& exchange, RequestContext& context) {
-  if (!core.observers.any()) return;
+  const bool exports = core.usage != nullptr && context.account.asks_model;
+  if (!core.observers.any() && !exports) return;
   const HttpRequest& request = exchange.request();
   RequestRecord& record = context.record;
   const CancelReason reason = context.cancelled(exchange);
@@ -57,6 +104,8 @@ void end_record(ProxyCore& core, const Exchange& exchange, RequestContext& conte
     record.why = cancel_reason_name(reason);
   }
   if (record.status == 0) record.status = status_of(reason);
+  if (exports) export_usage(core, request, context);
+  if (!core.observers.any()) return;
   RequestFacts facts;
   facts.request_id = context.request_id;
   if (context.client != nullptr) facts.key = context.client->name();

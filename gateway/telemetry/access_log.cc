@@ -1,7 +1,6 @@
 #include "gateway/telemetry/access_log.h"
 
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <utility>
 
@@ -12,9 +11,6 @@ namespace troupe {
 
 namespace {
 
-// Polling interval of the writer; lines don't wake it.
-constexpr auto kInterval = std::chrono::milliseconds(100);
-constexpr Duration kStopWithin = std::chrono::seconds(2);
 // Bound of each text from the client, so that a line is shorter than PIPE_BUF even with every byte escaped.
 constexpr size_t kPathBytesMax = 512;
 constexpr size_t kNameBytesMax = 128;
@@ -146,71 +142,14 @@ StatusOr<std::unique_ptr<AccessLog>> AccessLog::open(const std::string& path, co
 }
 
 AccessLog::AccessLog(int fd, const std::string& path, const Parts& parts)
-    : clock_(parts.clock),
-      dropped_full_(dropped(parts.metrics, "queue_full")),
-      file_(file_at(fd, path, parts)),
-      writer_([this] { run(); }) {}
-
-AppendLog AccessLog::file_at(int fd, const std::string& path, const Parts& parts) {
-  AppendLog::Parts file{
-      "access_log", parts.log,
-      parts.metrics.counter("troupe_gateway_access_log_lines_total", "Lines written to --access-log's file."),
-      dropped(parts.metrics, "write_failed"), [this] { return may_go_on(); }};
-  if (path == kAccessLogStderr) return AppendLog::standard_error(std::move(file));
-  return AppendLog(fd, path, std::move(file));
-}
-
-AccessLog::~AccessLog() {
-  {
-    const MutexLock lock(mutex_);
-    stopping_ = true;
-    stop_by_ = clock_.now() + kStopWithin;
-  }
-  wake_.notify_one();
-  writer_.join();
-}
-
-void AccessLog::add(std::string_view line) {
-  const MutexLock lock(mutex_);
-  if (queue_.size() + line.size() >= kQueueBytesMax) {
-    dropped_full_.Increment();
-    return;
-  }
-  queue_ += line;
-  queue_ += '\n';
-}
-
-void AccessLog::reopen() {
-  const MutexLock lock(mutex_);
-  reopen_ = true;
-}
-
-void AccessLog::run() {
-  // A pipe without a reader is a failed write, it does not end the gateway.
-  sigset_t pipe_signal;
-  sigemptyset(&pipe_signal);
-  sigaddset(&pipe_signal, SIGPIPE);
-  pthread_sigmask(SIG_BLOCK, &pipe_signal, nullptr);
-  std::string lines;
-  for (bool more = true; more;) {
-    bool reopen = false;
-    {
-      const MutexLock lock(mutex_);
-      while (!stopping_ && wake_.wait_for(mutex_, kInterval)) {
-      }
-      lines.clear();
-      lines.swap(queue_);
-      reopen = std::exchange(reopen_, false);
-      more = !stopping_;
-    }
-    if (reopen) file_.reopen();
-    file_.write(lines);
-  }
-}
-
-bool AccessLog::may_go_on() {
-  const MutexLock lock(mutex_);
-  return !stopping_ || clock_.now() < stop_by_;
-}
+    : lines_(fd, path,
+             {"access_log",
+              parts.clock,
+              parts.log,
+              parts.metrics.counter("troupe_gateway_access_log_lines_total",
+                                    "Lines written to --access-log's file."),
+              dropped(parts.metrics, "write_failed"),
+              dropped(parts.metrics, "queue_full"),
+              {}}) {}
 
 }  // namespace troupe

@@ -15,25 +15,22 @@
 // the HTTP layer refuses is a line of its own kind: event=malformed, with request, client, method, path,
 // status and why.
 //
-// The event loop only hands lines over; a thread writes them. With a slow or full disk, lines are dropped and
-// counted; no request waits.
+// A thread writes them (queued_log.h): with a slow or full disk lines are dropped and counted.
 
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <thread>
 
 #include "common/core/block_hash.h"
-#include "common/core/mutex.h"
 #include "common/net/http_server.h"
-#include "gateway/telemetry/append_log.h"
+#include "gateway/telemetry/queued_log.h"
 #include "gateway/telemetry/request_record.h"
 
 namespace troupe {
 
 inline constexpr std::string_view kAccessLogOff = "off";
-inline constexpr std::string_view kAccessLogStderr = "stderr";
+inline constexpr std::string_view kAccessLogStderr = kLogToStderr;
 
 // Facts of a request beside its record. Views, valid during a call; empty: absent.
 struct RequestFacts {
@@ -57,7 +54,7 @@ std::string malformed_line(const HttpRefusal& refusal, int64_t unix_ms);
 
 class AccessLog {
  public:
-  static constexpr size_t kQueueBytesMax = size_t{4} << 20;
+  static constexpr size_t kQueueBytesMax = QueuedLog::kQueueBytesMax;
   struct Parts {
     Metrics& metrics;
     const Clock& clock;
@@ -65,35 +62,15 @@ class AccessLog {
   };
   // `path`: of a file, created with mode 0600, or kAccessLogStderr. Errors name it.
   static StatusOr<std::unique_ptr<AccessLog>> open(const std::string& path, const Parts& parts);
-  // Writes pending lines, for at most two seconds.
-  ~AccessLog();
-  AccessLog(const AccessLog&) = delete;
-  AccessLog& operator=(const AccessLog&) = delete;
 
-  // Returns at once. `line`: without the newline.
-  void add(std::string_view line);
-  // Lines added from now on go to the file then at the path (a rotated log's successor).
-  void reopen();
+  // QueuedLog's.
+  void add(std::string_view line) { lines_.add(line); }
+  void reopen() { lines_.reopen(); }
 
  private:
-  // `fd`: ignored where `path` is kAccessLogStderr.
   AccessLog(int fd, const std::string& path, const Parts& parts);
-  AppendLog file_at(int fd, const std::string& path, const Parts& parts);
-  void run();
-  bool may_go_on();
 
-  const Clock& clock_;
-  Counter& dropped_full_;
-
-  Mutex mutex_;
-  CondVar wake_;
-  std::string queue_ ABSL_GUARDED_BY(mutex_);  // lines
-  bool reopen_ ABSL_GUARDED_BY(mutex_) = false;
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  TimePoint stop_by_ ABSL_GUARDED_BY(mutex_){};
-
-  AppendLog file_;      // used by the writer
-  std::thread writer_;  // last: it uses the members above
+  QueuedLog lines_;
 };
 
 }  // namespace troupe

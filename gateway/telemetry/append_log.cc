@@ -85,6 +85,21 @@ void AppendLog::reopen() {
   torn_ = failing_ = false;
 }
 
+uint64_t AppendLog::size() const {
+  struct stat info {};
+  return fstat(fd_, &info) == 0 && S_ISREG(info.st_mode) ? static_cast<uint64_t>(info.st_size) : 0;
+}
+
+bool AppendLog::sync() const {
+  return ::fdatasync(fd_) == 0;
+}
+
+bool AppendLog::move_to(const std::string& path) {
+  if (shared_ || ::rename(path_.c_str(), path.c_str()) != 0) return false;
+  reopen();
+  return true;
+}
+
 void AppendLog::write(std::string_view text) {
   if (text.empty()) return;
   const std::string after_torn = torn_ ? absl::StrCat("\n", to_absl(text)) : std::string();

@@ -3,6 +3,7 @@
 // A file to which a thread that may block appends whole lines. Lines that cannot be written are dropped and
 // counted; a partly written line is cut off again, or ended before the next one.
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -42,6 +43,12 @@ class AppendLog {
   void write(std::string_view text);
   // Opens the file now at the path. On failure the old one stays, and the log says so.
   void reopen();
+  // Bytes of the file; 0 where it has no size.
+  uint64_t size() const;
+  // Brings to the disk what was written; false: it may not be there.
+  bool sync() const;
+  // Gives the file this path and begins another one at its own. False: it could not be moved, and stays.
+  bool move_to(const std::string& path);
 
  private:
   AppendLog(int fd, std::string path, Parts parts, bool shared);

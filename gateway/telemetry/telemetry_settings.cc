@@ -39,6 +39,7 @@ Status parse_collector(const std::string& url, SpanExporterOptions& options) {
 void describe(SettingsSchema& schema, TelemetrySettings& t) {
   schema.add("access_log", &t.options.access_log,
              "a line for every request: to this file (opened anew on SIGHUP), stderr, or off");
+  describe(schema, t.options.usage);
   schema.add(
       "otlp.endpoint", &t.otlp_endpoint,
       "where spans go, OTLP over HTTP in JSON, such as http://127.0.0.1:4318/v1/traces; empty: nowhere");

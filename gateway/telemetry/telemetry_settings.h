@@ -9,12 +9,14 @@
 #include "common/settings/schema.h"
 #include "gateway/telemetry/access_log.h"
 #include "gateway/telemetry/span_exporter.h"
+#include "gateway/telemetry/usage_export.h"
 
 namespace troupe {
 
 struct TelemetryOptions {
   std::string access_log = std::string(kAccessLogOff);  // or kAccessLogStderr, or a file's path
   double sample_ratio = 1;
+  UsageOptions usage;
   std::optional<SpanExporterOptions> otlp;  // none: no spans
 };
 

@@ -250,6 +250,11 @@ Task<void> relay_stream(Relay& relay, std::string pending = {}) {
       const TimePoint before = relay.passes(read.events);
       co_await relay.exchange.write(read.events);
       relay.wrote(before);
+      if (input.progress != nullptr && input.progress->enough) {
+        co_await relay.exchange.finish();
+        relay.result.end = ForwardResult::End::kAnswered;
+        co_return;
+      }
       const bool was_done = std::exchange(done, done || contains_last_event(read.events, input.form));
       if (input.foreign && done && !was_done) relay.answer.end_within(kEndWait);
       if (input.progress != nullptr) input.progress->client_done = done;

@@ -25,6 +25,7 @@ inline constexpr size_t kHeldBodyMax = size_t{64} << 10;  // of an answer that i
 
 // One try as it goes; it outlives a try that is cancelled.
 struct TryProgress {
+  bool enough = false;       // the client has all that it is to have: the worker is left
   size_t bytes = 0;          // of the answer that have come, passed on or not
   bool began = false;        // some of the answer has come, perhaps no content yet (answer_content.h)
   bool client_done = false;  // the client has the stream's last event, and may close: what follows is no part

@@ -64,6 +64,7 @@ route::AnswerCounts counts_in(const ReportedUsage& usage) {
   route::AnswerCounts counts;
   counts.prompt_tokens = usage.prompt_tokens;
   counts.completion_tokens = usage.completion_tokens;
+  counts.reasoning_tokens = usage.reasoning_tokens;
   counts.has_cached = usage.cached_tokens.has_value();
   counts.cached_tokens = usage.cached_tokens.value_or(0);
   return counts;
@@ -124,6 +125,23 @@ void UsageTap::feed(std::string_view bytes) {
   // Trimmed only at twice the size, so that small pieces do not move it every time.
   if (tail_.size() + bytes.size() > 2 * kTailBytes) tail_.erase(0, tail_.size() - kTailBytes);
   tail_.append(bytes);
+}
+
+std::string_view UsageTap::finish_reason() const {
+  constexpr size_t kReasonBytesMax = 64;
+  for (const std::string_view name : {R"("finish_reason")", R"("stop_reason")"}) {
+    // (The last choice's; null while it goes on.)
+    for (size_t at = tail_.rfind(name); at != std::string::npos; at = tail_.rfind(name, at - 1)) {
+      const size_t value = tail_.find_first_not_of(" \t\r\n:", at + name.size());
+      if (value != std::string::npos && tail_[value] == '"') {
+        const std::string_view reason =
+            std::string_view(tail_).substr(value + 1, tail_.find('"', value + 1) - value - 1);
+        if (reason.size() <= kReasonBytesMax && reason.find('\\') == std::string_view::npos) return reason;
+      }
+      if (at == 0) break;
+    }
+  }
+  return {};
 }
 
 std::optional<route::AnswerCounts> UsageTap::counts() const {

@@ -25,6 +25,9 @@ class UsageTap {
   void feed(std::string_view bytes);
   // The last usage object seen; none: there is none, or it is malformed.
   std::optional<route::AnswerCounts> counts() const;
+  // The last finish reason in the answer's last bytes ("stop"; of the Messages API "end_turn"), or empty.
+  // Valid until the next feed().
+  std::string_view finish_reason() const;
   // Bytes fed so far.
   size_t bytes() const { return bytes_; }
   // For a stream: number of events with data. REQUIRES: it was fed in whole events.

@@ -42,6 +42,7 @@ class KeyUsage {
   // Quota::begin() and end().
   std::optional<Quota::Refusal> begin(TimePoint now) { return quota_.begin(now); }
   void end(int64_t tokens, TimePoint now) { quota_.end(tokens, now); }
+  Quota::View tokens(TimePoint now) { return quota_.tokens(now); }
   // For Admission: this gateway's part.
   const AdmissionKey& admission() const { return admission_; }
   int32_t priority() const { return rights_.priority; }

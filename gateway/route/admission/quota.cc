@@ -71,6 +71,13 @@ void Quota::end(int64_t tokens, TimePoint now) {
   if (tokens_.per_s > 0) tokens_.level -= static_cast<double>(std::max<int64_t>(tokens, 0));
 }
 
+Quota::View Quota::tokens(TimePoint now) {
+  refill(now);
+  if (tokens_.per_s <= 0) return {};
+  const auto left = static_cast<int64_t>(std::max(tokens_.level, 0.0));
+  return {limits_.tokens_per_min, left, tokens_.wait_for(tokens_.capacity)};
+}
+
 std::string_view quota_limit_name(Quota::Limit limit) {
   switch (limit) {
     case Quota::Limit::kRequestsAtOnce:

@@ -35,6 +35,13 @@ class Quota {
 
   // Replaces the limits; use so far still counts.
   void change(const QuotaLimits& limits, TimePoint now);
+  // The bucket of tokens; limit 0: there is none.
+  struct View {
+    int64_t limit = 0;
+    int64_t remaining = 0;
+    Duration full_in{};
+  };
+  View tokens(TimePoint now);
   int64_t running() const { return places_.taken(); }
 
  private:
