@@ -67,7 +67,7 @@ struct ProxyCore {
   route::PinRegistry* pins = nullptr;   // null: pins are not kept here
   bool pins_by_owner = false;  // workers know others' pins that the registry does not: they judge by owner
   PrefixTextCache* texts = nullptr;  // null: texts of personas are not kept
-  NamedPersonaParts personas;
+  NamedPersonaParts personas = {};
   Accounts* accounts = nullptr;          // null: there are no limits in windows of time
   ModerationHook* moderation = nullptr;  // null: nothing is judged
   UsageExport* usage = nullptr;          // null: usage is not exported
