@@ -1,16 +1,15 @@
 """Personas by name: published at the gateway, assembled there, computed before their first user, kept, and each tenant's own."""
 import hashlib
 import json
-import pathlib
 
 import httpx
 import pytest
 
 from etcd import Shared
-from fleet import MODEL, Fleet, Gateway, post_chat, wait_until
+from fleet import MODEL, ROOT, Fleet, Gateway, post_chat, wait_until
 
 KEYS = {"a1": "a", "a2": "a", "b1": "b"}
-FOLDER = pathlib.Path("configs/personas")
+FOLDER = ROOT / "configs/personas"
 CARD = "You are playing {{char}}, a clockmaker of Rumosa. " + " ".join(
     f"{{{{char}}}} has mended clock {i} of the tall tower, which {{{{user}}}} may not touch." for i in range(40))
 PERSONA = {
