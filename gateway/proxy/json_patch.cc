@@ -63,7 +63,7 @@ std::string with_members(std::string_view body, std::span<const JsonPatch> membe
     at = after_space(body, std::min(end + 1, body.size()));
   }
   for (const JsonPatch& member : members) {
-    if (member.json.empty()) continue;
+    if (member.takes_away) continue;
     if (out.size() > 1) out += ',';
     out += '"';
     out += member.name;

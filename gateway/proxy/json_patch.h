@@ -13,7 +13,8 @@ namespace troupe {
 
 struct JsonPatch {
   std::string_view name;
-  std::string json;  // its value; empty: the member is only taken away
+  std::string json = {};    // its value, as it is written
+  bool takes_away = false;  // the member is only taken away
 };
 
 // `body` without its outermost members of these names, however they are spelt there, and with these at its

@@ -26,7 +26,7 @@ void rewrite(const HttpRequest& request, RequestContext& context) {
   // (A worker's default is not written out: some refuse the field.)
   if (routed.priority < std::min(earliest, 0)) members.push_back({"priority", absl::StrCat(earliest)});
   if (routed.persona != nullptr) {
-    members.push_back({"persona", ""});
+    members.push_back({.name = "persona", .takes_away = true});
     members.push_back({"messages", std::move(context.routed.persona->messages_json)});
   }
   if (!members.empty()) context.body = with_members(request.body, members);

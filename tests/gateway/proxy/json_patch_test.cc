@@ -27,7 +27,7 @@ TEST(BodyMembers, ReplacesAMemberHoweverEscaped) {
 }
 
 TEST(BodyMembers, TakesAMemberAwayWhoseNewValueIsEmpty) {
-  const JsonPatch patches[] = {{"persona", ""}, {"messages", "[]"}};
+  const JsonPatch patches[] = {{.name = "persona", .takes_away = true}, {"messages", "[]"}};
   EXPECT_EQ(with_members(R"({"persona":{"name":"x"},"messages":[1],"n":2})", patches),
             R"({"n":2,"messages":[]})");
 }
@@ -119,4 +119,11 @@ TEST(Tenant, SaltsDifferAndNeedTheSecret) {
 }
 
 }  // namespace body_members_test
+
+// A pin's body is kept up to the value of its last member, which is written when it is asked for.
+TEST(JsonPatch, AMemberWithoutAValueIsThereForOneToCome) {
+  const JsonPatch last[] = {{"ttl_s"}};
+  EXPECT_EQ(with_members(R"({"ttl_s":5,"a":1})", last), R"({"a":1,"ttl_s":})");
+}
+
 }  // namespace troupe
