@@ -16,6 +16,9 @@ constexpr auto kCompileMax = std::chrono::seconds(2);
 // Limit of each grammar's; most need a hundredth of it.
 constexpr size_t kGrammarBytesMax = size_t{16} << 20;
 
+// Longer sources are compiled anew each time: most of such a one is descriptions.
+constexpr size_t kKeyBytesMax = size_t{1} << 20;
+
 bool finds_first_space_stripped(const Tokenizer& tokenizer) {
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
     const std::string_view bytes = tokenizer.token_bytes(id, /*skip_special=*/true);
@@ -91,6 +94,7 @@ StatusOr<std::shared_ptr<const grammar::CompiledGrammar>> GrammarCache::find(con
   }
   TROUPE_ASSIGN_OR_RETURN(auto vocabulary, this->vocabulary());
   TROUPE_ASSIGN_OR_RETURN(auto compiled, compile(format, std::move(vocabulary)));
+  if (key.size() > kKeyBytesMax) return compiled;
   const MutexLock lock(mutex_);
   if (entries_.size() == kGrammarsMax) entries_.pop_back();
   entries_.insert(entries_.begin(), {std::move(key), compiled});
