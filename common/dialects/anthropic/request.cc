@@ -185,6 +185,7 @@ const Renames& own_names() {
   static const Renames names{{"stop", "stop_sequences"},
                              {"thinking_token_budget", "thinking.budget_tokens"},
                              {"response_format", "output_config.format"},
+                             {"response_format.json_schema", "output_config.format"},
                              {"reasoning_effort", "output_config.effort"},
                              {"user", "metadata.user_id"}};
   return names;

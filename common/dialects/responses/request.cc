@@ -190,6 +190,7 @@ ApiResult<TranslatedRequest> translate(std::string_view, std::string_view body) 
   add_rest(*std::move(fields), chat);
   out.renames.insert(out.renames.end(), {{"max_tokens", "max_output_tokens"},
                                          {"response_format", "text.format"},
+                                         {"response_format.json_schema", "text.format"},
                                          {"reasoning_effort", "reasoning.effort"}});
   out.body = to_json(chat);
   out.answer = make_answer(std::move(echoed));
