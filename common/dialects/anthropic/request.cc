@@ -187,6 +187,7 @@ const Renames& own_names() {
                              {"response_format", "output_config.format"},
                              {"response_format.json_schema", "output_config.format"},
                              {"reasoning_effort", "output_config.effort"},
+                             {"tool_choice.function.name", "tool_choice.name"},
                              {"user", "metadata.user_id"}};
   return names;
 }

@@ -191,7 +191,9 @@ ApiResult<TranslatedRequest> translate(std::string_view, std::string_view body) 
   out.renames.insert(out.renames.end(), {{"max_tokens", "max_output_tokens"},
                                          {"response_format", "text.format"},
                                          {"response_format.json_schema", "text.format"},
-                                         {"reasoning_effort", "reasoning.effort"}});
+                                         {"reasoning_effort", "reasoning.effort"},
+                                         {"tool_choice.function.name", "tool_choice.name"},
+                                         {"messages", "input"}});
   out.body = to_json(chat);
   out.answer = make_answer(std::move(echoed));
   return out;

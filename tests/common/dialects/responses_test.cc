@@ -76,6 +76,10 @@ TEST(ResponsesRequest, ErrorsNameTheClientsField) {
       {R"({"input": "x", "text": {"format": {"type": "xml"}}})", "text.format.type"},
       {R"({"input": "x", "text": {"format": {"type": "json_schema", "name": "a"}}})", "text.format.schema"},
       {R"({"input": "x", "text": {"verbosity": "low"}})", "text.verbosity"},
+      {R"({"input": [{"type": "reasoning", "summary": []}]})", "input"},
+      {R"({"input": "x", "tools": [{"type": "function", "name": "f"}],
+           "tool_choice": {"type": "function", "name": "g"}})",
+       "tool_choice.name"},
   };
   for (const auto& [body, param] : cases) {
     const AnswerError error = refusal(kResponses, body);
