@@ -124,7 +124,8 @@ class Cutter {
 
   // A text's tokens, of one of the messages; one that no prompt has room for has more than the window.
   ApiResult<int64_t> count(const std::string& text) {
-    if (static_cast<int64_t>(text.size()) > model_.prompt_bytes_max) return int64_t{model_.total_count_max} + 1;
+    if (static_cast<int64_t>(text.size()) > model_.prompt_bytes_max)
+      return int64_t{model_.total_count_max} + 1;
     auto ids = encode_text(model_, text, /*add_special=*/false, "messages");
     if (!ids.ok()) return ids.error();
     return static_cast<int64_t>(ids->size());

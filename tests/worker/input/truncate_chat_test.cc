@@ -160,7 +160,7 @@ TEST_F(TruncateChat, SeveralInstructionsBeforeAUsersMessageStayWithIt) {
   }
 }
 
-// What the template writes of tools takes room, too: a step is of what is left beside it.
+// Tools take room in the prompt, too: a step is of the room that is left beside them.
 TEST_F(TruncateChat, AStepIsOfTheRoomBesideTheTools) {
   std::string tools;
   for (int i = 0; i < 4; ++i) {
