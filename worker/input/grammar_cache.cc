@@ -41,7 +41,13 @@ StatusOr<std::shared_ptr<const grammar::CompiledGrammar>> compile(
   auto rules = grammar::rules_of_format(format);
   if (limit.end() != WorkLimit::End::kNone) return invalid_argument("it takes too much time to compile");
   TROUPE_RETURN_IF_ERROR(rules.status());
-  return grammar::CompiledGrammar::make(*std::move(rules), std::move(vocabulary), options);
+  TROUPE_ASSIGN_OR_RETURN(auto compiled,
+                          grammar::CompiledGrammar::make(*std::move(rules), std::move(vocabulary), options));
+  // The first mask may take tenths of a second, or be past the parser's bounds. Here no step waits for it.
+  std::vector<uint32_t> mask(compiled->vocabulary().mask_words());
+  if (!grammar::GrammarMatcher(compiled).fill_mask(mask).ok())
+    return invalid_argument("the answer is too complex under its grammar");
+  return compiled;
 }
 
 }  // namespace

@@ -319,4 +319,19 @@ TEST(PrepareGrammar, RefusesTagsWhoseMarksComeToTooMuch) {
   EXPECT_THAT(structures.error->message, HasSubstr("triggers has too many texts"));
 }
 
+// The first mask is filled while the request is prepared: one that cannot be is refused before its prompt is
+// computed.
+TEST(PrepareGrammar, RefusesAGrammarOfTooManyFirstTokens) {
+  const auto tokenizer = Tokenizer::load(TROUPE_SOURCE_DIR "/configs/demo-model").value();
+  GrammarCache tokens(tokenizer.get(), tokenizer->vocab_size(), {});
+  std::vector<std::string> marks;
+  for (int i = 0; i < 100; ++i) marks.push_back("<" + std::to_string(i) + ">");
+  std::vector<grammar::Format> ways;
+  for (const std::string& mark : marks) ways.push_back(grammar::Format::until(mark, marks));
+  EXPECT_TRUE(tokens.find(ways[0]).ok());
+  const auto all = tokens.find(grammar::Format::either(ways));
+  ASSERT_FALSE(all.ok());
+  EXPECT_THAT(to_std(all.status().message()), HasSubstr("too complex"));
+}
+
 }  // namespace troupe::prepare_grammar_test
