@@ -13,6 +13,8 @@ namespace {
 using Kind = AnswerFormat::Kind;
 
 constexpr size_t kSourceBytesMax = size_t{1} << 20;
+// Each is a part of the grammar, which takes far more memory than a short text.
+constexpr size_t kFormatChoicesMax = 16384;
 
 bool is_off(dom::element value) {
   if (value.is_null()) return true;
@@ -44,6 +46,10 @@ Fault read_object(std::string_view param, dom::element value, std::string& out) 
 Fault read_choices(std::string_view param, dom::element value, std::vector<std::string>& out) {
   if (!value.is_array()) return expected(param, "a list of texts", value);
   const dom::array items = value.get_array().value_unsafe();
+  if (items.size() > kFormatChoicesMax) {
+    return ApiError::bad_field(param, absl::StrCat("'", to_absl(param), "' must have at most ",
+                                                   kFormatChoicesMax, " texts, not ", items.size(), "."));
+  }
   for (const dom::element item : items) {
     if (!item.is_string()) return expected(param, "a list of texts", value);
     out.emplace_back(item.get_string().value_unsafe());

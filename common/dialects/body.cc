@@ -1,11 +1,53 @@
 #include "common/dialects/body.h"
 
+#include <charconv>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/json/dom.h"
 
 namespace troupe::dialect {
+namespace {
+
+void append_number(std::string& out, double number) {
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof text, number).ptr;
+  const std::string_view written(text, static_cast<size_t>(end - text));
+  out += written;
+  if (written.find_first_of(".e") == std::string_view::npos) out += ".0";
+}
+
+void append_value(std::string& out, const bj::value& value) {
+  if (const bj::object* object = value.if_object()) {
+    char separator = '{';
+    for (const auto& field : *object) {
+      out += std::exchange(separator, ',');
+      append_json_string(out, field.key());
+      out += ':';
+      append_value(out, field.value());
+    }
+    out += separator == '{' ? "{}" : "}";
+  } else if (const bj::array* array = value.if_array()) {
+    char separator = '[';
+    for (const bj::value& item : *array) {
+      out += std::exchange(separator, ',');
+      append_value(out, item);
+    }
+    out += separator == '[' ? "[]" : "]";
+  } else if (value.is_double()) {
+    append_number(out, value.get_double());
+  } else {
+    out += to_json(value);
+  }
+}
+
+}  // namespace
+
+std::string arguments_json(const bj::object& arguments) {
+  std::string out;
+  append_value(out, arguments);
+  return out;
+}
 
 ApiResult<bj::object> read_body(std::string_view body) {
   auto value = parse_json(body);

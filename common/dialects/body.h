@@ -37,6 +37,9 @@ void move_member(bj::object& from, std::string_view name, bj::object& to, std::s
 // core knows under the same name.
 void add_rest(bj::object fields, bj::object& to);
 
+// The arguments of a call as a model writes them: fractions in decimal ("19.5", where to_json says "1.95E1").
+std::string arguments_json(const bj::object& arguments);
+
 // messages[3].content
 std::string path_of(std::string_view list, size_t index, std::string_view rest = {});
 

@@ -16,6 +16,9 @@ constexpr auto kCompileMax = std::chrono::seconds(2);
 // Limit of each grammar's; most need a hundredth of it.
 constexpr size_t kGrammarBytesMax = size_t{16} << 20;
 
+// Longer sources are compiled anew each time: most of such a one is descriptions.
+constexpr size_t kKeyBytesMax = size_t{1} << 20;
+
 bool finds_first_space_stripped(const Tokenizer& tokenizer) {
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
     const std::string_view bytes = tokenizer.token_bytes(id, /*skip_special=*/true);
@@ -38,7 +41,13 @@ StatusOr<std::shared_ptr<const grammar::CompiledGrammar>> compile(
   auto rules = grammar::rules_of_format(format);
   if (limit.end() != WorkLimit::End::kNone) return invalid_argument("it takes too much time to compile");
   TROUPE_RETURN_IF_ERROR(rules.status());
-  return grammar::CompiledGrammar::make(*std::move(rules), std::move(vocabulary), options);
+  TROUPE_ASSIGN_OR_RETURN(auto compiled,
+                          grammar::CompiledGrammar::make(*std::move(rules), std::move(vocabulary), options));
+  // The first mask may take tenths of a second, or be past the parser's bounds. Here no step waits for it.
+  std::vector<uint32_t> mask(compiled->vocabulary().mask_words());
+  if (!grammar::GrammarMatcher(compiled).fill_mask(mask).ok())
+    return invalid_argument("the answer is too complex under its grammar");
+  return compiled;
 }
 
 }  // namespace
@@ -91,6 +100,7 @@ StatusOr<std::shared_ptr<const grammar::CompiledGrammar>> GrammarCache::find(con
   }
   TROUPE_ASSIGN_OR_RETURN(auto vocabulary, this->vocabulary());
   TROUPE_ASSIGN_OR_RETURN(auto compiled, compile(format, std::move(vocabulary)));
+  if (key.size() > kKeyBytesMax) return compiled;
   const MutexLock lock(mutex_);
   if (entries_.size() == kGrammarsMax) entries_.pop_back();
   entries_.insert(entries_.begin(), {std::move(key), compiled});

@@ -15,6 +15,10 @@ using grammar::Format;
 
 constexpr uint32_t kUnbounded = grammar::RegexSet::kUnbounded;
 
+// Each part that ends with one of several marks holds all of them, so the parts of a small tag may come to
+// far more than its text: these are the bytes of marks in all parts together.
+constexpr size_t kMarkBytesMax = size_t{1} << 20;
+
 Status wrong(std::string_view path, std::string_view what) {
   return invalid_argument(absl::StrCat(to_absl(path), " must be ", to_absl(what)));
 }
@@ -154,6 +158,7 @@ class TagReader {
     TROUPE_ASSIGN_OR_RETURN(Format inside, format(*content, path + ".content", depth + 1));
     const bool is_any_text = inside.kind == Format::Kind::kFree && inside.marks.empty();
     std::vector<Format> options;
+    if (is_any_text) TROUPE_RETURN_IF_ERROR(count_marks(ends, path + ".end"));
     for (const std::string& each : ends) {
       options.push_back(is_any_text && !each.empty() ? Format::until(each, ends) : Format::literal(each));
     }
@@ -173,6 +178,15 @@ class TagReader {
     return found;
   }
 
+  // Counts the marks of as many parts.
+  Status count_marks(const std::vector<std::string>& marks, const std::string& path) {
+    size_t bytes = 0;
+    for (const std::string& mark : marks) bytes += sizeof(mark) + mark.size();
+    mark_bytes_ += bytes * marks.size();
+    if (mark_bytes_ <= kMarkBytesMax) return {};
+    return invalid_argument(path + " has too many texts, or too long ones");
+  }
+
   StatusOr<Format> triggered_tags(const bj::value& value, const std::string& path, int depth) {
     if (value.get_object().if_contains("excludes") != nullptr)
       return invalid_argument(path + ".excludes is not supported");
@@ -183,8 +197,9 @@ class TagReader {
   }
 
   // Free text, in which a trigger begins one of the tags that begin with it.
-  static StatusOr<Format> triggered(const std::vector<Tag>& tags, const std::vector<std::string>& triggers,
-                                    const std::string& path, const Counts& how) {
+  StatusOr<Format> triggered(const std::vector<Tag>& tags, const std::vector<std::string>& triggers,
+                             const std::string& path, const Counts& how) {
+    TROUPE_RETURN_IF_ERROR(count_marks(triggers, "triggers"));
     std::vector<bool> is_used(tags.size());
     std::vector<Format> ways;
     for (const std::string& trigger : triggers) {
@@ -228,6 +243,7 @@ class TagReader {
   }
 
   MarkSpeller& speller_;
+  size_t mark_bytes_ = 0;  // in parts
 };
 
 }  // namespace

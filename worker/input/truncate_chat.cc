@@ -56,8 +56,14 @@ int64_t encoded_count(const ServedModel& model, const GenerateRequest& chat) {
   return ids.ok() ? static_cast<int64_t>(ids->size()) : 0;
 }
 
-// The tokens that the template writes around a message, by two chats of which one has a pair more.
-int64_t tokens_around(const ServedModel& model, const GenerateRequest& request) {
+// Tokens that the template writes itself.
+struct OwnTokens {
+  int64_t around = 0;     // a message
+  int64_t beginning = 0;  // and end of a chat: the tools, the documents
+};
+
+// By two chats of which one has a pair of messages more.
+OwnTokens own_tokens(const ServedModel& model, const GenerateRequest& request) {
   const std::string word = "a";
   std::vector<ChatMessage> messages;
   for (const Role role : {Role::kUser, Role::kAssistant, Role::kUser}) {
@@ -69,7 +75,10 @@ int64_t tokens_around(const ServedModel& model, const GenerateRequest& request) 
   const int64_t four = encoded_count(model, chat_of(request, std::move(messages)));
   auto own = encode_text(model, word, /*add_special=*/false, "messages");
   const int64_t word_count = own.ok() ? static_cast<int64_t>(own->size()) : 0;
-  return std::max<int64_t>(0, (four - two + 1) / 2 - word_count);
+  OwnTokens tokens;
+  tokens.around = std::max<int64_t>(0, (four - two + 1) / 2 - word_count);
+  tokens.beginning = std::max<int64_t>(0, two - word_count - tokens.around);
+  return tokens;
 }
 
 class Cutter {
@@ -113,17 +122,20 @@ class Cutter {
     return std::nullopt;
   }
 
-  // A text's tokens, of one of the messages.
+  // A text's tokens, of one of the messages; one that no prompt has room for has more than the window.
   ApiResult<int64_t> count(const std::string& text) {
+    if (static_cast<int64_t>(text.size()) > model_.prompt_bytes_max)
+      return int64_t{model_.total_count_max} + 1;
     auto ids = encode_text(model_, text, /*add_special=*/false, "messages");
     if (!ids.ok()) return ids.error();
     return static_cast<int64_t>(ids->size());
   }
 
   std::optional<ApiError> measure() {
-    const int64_t around = tokens_around(model_, request_);
+    const auto [around, beginning] = own_tokens(model_, request_);
+    fixed_tokens_ = beginning;
     const std::vector<ChatMessage>& messages = request_.messages;
-    bool behind_instruction = false;
+    bool in_turns_instructions = false;
     for (size_t i = 0; i < messages.size(); ++i) {
       auto tokens = count(messages[i].content);
       auto more = count(messages[i].extra_json);
@@ -140,8 +152,8 @@ class Cutter {
       each.passing = instructs && i + kPassingDepth >= messages.size();
       // Instructions before a user's message are that one's.
       each.begins_turn =
-          !behind_instruction && (instructs ? leads_to_user(i) : messages[i].role == Role::kUser);
-      behind_instruction = instructs && each.begins_turn;
+          !in_turns_instructions && (instructs ? leads_to_user(i) : messages[i].role == Role::kUser);
+      in_turns_instructions = instructs && (each.begins_turn || in_turns_instructions);
     }
     return std::nullopt;
   }

@@ -98,6 +98,7 @@ class MessageAnswer final : public DialectAnswer {
   }
 
   void end(std::string& out) override {
+    begin({}, out);  // a worker of another kind may have said nothing
     close_block(out);
     bj::object delta{{"stop_reason", bj::string_view(stop_reason(last_))},
                      {"stop_sequence", stop_sequence(last_)}};

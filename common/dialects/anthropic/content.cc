@@ -30,7 +30,7 @@ Fault add_call(std::string_view path, const bj::object& block, Draft& draft) {
   if (id.empty()) return wrong(absl::StrCat(to_absl(path), ".id"), "a string, not empty");
   if (name.empty()) return wrong(absl::StrCat(to_absl(path), ".name"), "the name of a tool");
   if (input == nullptr) return wrong(absl::StrCat(to_absl(path), ".input"), "an object");
-  bj::object function{{"name", bj::string_view(name)}, {"arguments", to_json(*input)}};
+  bj::object function{{"name", bj::string_view(name)}, {"arguments", arguments_json(*input)}};
   draft.calls.push_back(
       bj::object{{"id", bj::string_view(id)}, {"type", "function"}, {"function", std::move(function)}});
   return std::nullopt;

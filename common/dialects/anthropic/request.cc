@@ -185,7 +185,9 @@ const Renames& own_names() {
   static const Renames names{{"stop", "stop_sequences"},
                              {"thinking_token_budget", "thinking.budget_tokens"},
                              {"response_format", "output_config.format"},
+                             {"response_format.json_schema", "output_config.format"},
                              {"reasoning_effort", "output_config.effort"},
+                             {"tool_choice.function.name", "tool_choice.name"},
                              {"user", "metadata.user_id"}};
   return names;
 }

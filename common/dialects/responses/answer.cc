@@ -50,6 +50,7 @@ class ResponseAnswer final : public DialectAnswer {
   }
 
   void end(std::string& out) override {
+    begin({}, out);  // a worker of another kind may have said nothing
     close_item(out);
     const std::string_view status = final_status();
     append_event(out, absl::StrCat("response.", to_absl(status)), {{"response", response(status)}});

@@ -190,7 +190,10 @@ ApiResult<TranslatedRequest> translate(std::string_view, std::string_view body) 
   add_rest(*std::move(fields), chat);
   out.renames.insert(out.renames.end(), {{"max_tokens", "max_output_tokens"},
                                          {"response_format", "text.format"},
-                                         {"reasoning_effort", "reasoning.effort"}});
+                                         {"response_format.json_schema", "text.format"},
+                                         {"reasoning_effort", "reasoning.effort"},
+                                         {"tool_choice.function.name", "tool_choice.name"},
+                                         {"messages", "input"}});
   out.body = to_json(chat);
   out.answer = make_answer(std::move(echoed));
   return out;

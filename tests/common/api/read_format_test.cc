@@ -93,6 +93,15 @@ TEST(ReadFormat, FaultsNameTheField) {
   EXPECT_TRUE(chat(R"("guided_regex":7,"response_format":{"type":"xml"},"tool_choice":"any")", limits).ok());
 }
 
+TEST(ReadFormat, ChoicesAreNotWithoutEnd) {
+  std::string choices = "\"a\"";
+  for (int i = 0; i < 16384; ++i) choices += ",\"a\"";
+  const auto many = chat(R"("guided_choice":[)" + choices + "]");
+  ASSERT_FALSE(many.ok());
+  EXPECT_EQ(many.error().param, "guided_choice");
+  EXPECT_THAT(many.error().message, HasSubstr("at most 16384"));
+}
+
 TEST(ReadFormat, AToolMayBeChosen) {
   const std::string tools = R"("tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":)";
   EXPECT_EQ(chat(tools + R"("required")")->tool_choice, ToolChoice::kRequired);

@@ -66,6 +66,20 @@ TEST(AnthropicRequest, ResultsOfToolsBecomeMessagesOfTheirOwn) {
   EXPECT_TRUE(chat.stream && chat.continuous_usage);
 }
 
+// Templates that copy a call's arguments show the model what it wrote itself.
+TEST(AnthropicRequest, FractionsInACallStayDecimal) {
+  const GenerateRequest chat = core_request(kMessages, R"({"model": "m", "max_tokens": 9, "messages": [
+      {"role": "user", "content": "Buy!"},
+      {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "buy", "input":
+        {"price": 19.99, "all": [1.0, -0.5, 3, {}, [], "a\"b", null, true], "small": 1e-9}}]},
+      {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "ok"}]}]})");
+  ASSERT_EQ(chat.messages.size(), 3u);
+  const auto extra = parse_json(chat.messages[1].extra_json);
+  ASSERT_TRUE(extra.ok());
+  EXPECT_EQ(extra->at("tool_calls").at(0).at("function").at("arguments").as_string(),
+            R"({"price":19.99,"all":[1.0,-0.5,3,{},[],"a\"b",null,true],"small":1e-09})");
+}
+
 TEST(AnthropicRequest, GoesOnWithAnAssistantsLastMessage) {
   const GenerateRequest chat = core_request(kMessages, R"({"model": "m", "max_tokens": 9,
     "messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Well,"}]})");
@@ -186,6 +200,12 @@ TEST(AnthropicAnswer, StreamIsTheSameHoweverItIsCut) {
     auto answer = dialect::anthropic::make_answer();
     EXPECT_EQ(said(*answer, stream, step), expected) << step;
   }
+}
+
+TEST(AnthropicAnswer, AStreamThatSaysNothingHasItsBeginningToo) {
+  auto answer = dialect::anthropic::make_answer();
+  EXPECT_THAT(dialects_test::names_of(said(*answer, "data: [DONE]\n\n")),
+              ElementsAre("message_start", "ping", "message_delta", "message_stop"));
 }
 
 TEST(AnthropicAnswer, AnErrorEndsAStream) {

@@ -74,7 +74,12 @@ TEST(ResponsesRequest, ErrorsNameTheClientsField) {
       {R"({"input": "x", "tools": [{"type": "web_search"}]})", "tools[0].type"},
       {R"({"input": "x", "tool_choice": {"type": "hosted"}})", "tool_choice.type"},
       {R"({"input": "x", "text": {"format": {"type": "xml"}}})", "text.format.type"},
+      {R"({"input": "x", "text": {"format": {"type": "json_schema", "name": "a"}}})", "text.format.schema"},
       {R"({"input": "x", "text": {"verbosity": "low"}})", "text.verbosity"},
+      {R"({"input": [{"type": "reasoning", "summary": []}]})", "input"},
+      {R"({"input": "x", "tools": [{"type": "function", "name": "f"}],
+           "tool_choice": {"type": "function", "name": "g"}})",
+       "tool_choice.name"},
   };
   for (const auto& [body, param] : cases) {
     const AnswerError error = refusal(kResponses, body);
@@ -137,6 +142,12 @@ TEST(ResponsesAnswer, AWholeAnswerIsWhatItsStreamHasComeTo) {
     "usage": {"prompt_tokens": 20, "completion_tokens": 3,
         "prompt_tokens_details": {"cached_tokens": 16}}})");
   EXPECT_EQ(*parse_json(whole->whole(body->get_object())), data[data.size() - 1].at("response"));
+}
+
+TEST(ResponsesAnswer, AStreamThatSaysNothingHasItsBeginningToo) {
+  auto answer = dialect::responses::make_refusal();
+  EXPECT_THAT(dialects_test::names_of(said(*answer, "data: [DONE]\n\n")),
+              ElementsAre("response.created", "response.in_progress", "response.completed"));
 }
 
 TEST(ResponsesAnswer, AnErrorEndsAStream) {

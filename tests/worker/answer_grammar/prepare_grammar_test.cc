@@ -297,4 +297,41 @@ TEST(PrepareGrammar, AResumedAnswerIsHeldToItsGrammar) {
   EXPECT_EQ(other.error->param, "troupe_resume.ids[1]");
 }
 
+// A mark is in each part that may end with another, so the parts grow with the marks' square.
+TEST(PrepareGrammar, RefusesTagsWhoseMarksComeToTooMuch) {
+  std::string ends, tags, triggers;
+  for (int i = 0; i < 400; ++i) {
+    const std::string comma = i == 0 ? "" : ",";
+    const std::string mark = "\"<" + std::to_string(i) + ">\"";
+    ends += comma + mark;
+    triggers += comma + mark;
+    tags += comma + R"({"begin":)" + mark + R"(,"schema":true,"end":"."})";
+  }
+  const Prepared tag(
+      R"(,"structured_outputs":{"structural_tag":{"format":{"type":"tag","begin":"<","content":)"
+      R"({"type":"any_text"},"end":[)" +
+      ends + "]}}}");
+  ASSERT_TRUE(tag.error);
+  EXPECT_THAT(tag.error->message, HasSubstr("format.end has too many texts"));
+  const Prepared structures(R"(,"response_format":{"type":"structural_tag","structures":[)" + tags +
+                            R"(],"triggers":[)" + triggers + "]}");
+  ASSERT_TRUE(structures.error);
+  EXPECT_THAT(structures.error->message, HasSubstr("triggers has too many texts"));
+}
+
+// The first mask is filled while the request is prepared: one that cannot be is refused before its prompt is
+// computed.
+TEST(PrepareGrammar, RefusesAGrammarOfTooManyFirstTokens) {
+  const auto tokenizer = Tokenizer::load(TROUPE_SOURCE_DIR "/configs/demo-model").value();
+  GrammarCache tokens(tokenizer.get(), tokenizer->vocab_size(), {});
+  std::vector<std::string> marks;
+  for (int i = 0; i < 100; ++i) marks.push_back("<" + std::to_string(i) + ">");
+  std::vector<grammar::Format> ways;
+  for (const std::string& mark : marks) ways.push_back(grammar::Format::until(mark, marks));
+  EXPECT_TRUE(tokens.find(ways[0]).ok());
+  const auto all = tokens.find(grammar::Format::either(ways));
+  ASSERT_FALSE(all.ok());
+  EXPECT_THAT(to_std(all.status().message()), HasSubstr("too complex"));
+}
+
 }  // namespace troupe::prepare_grammar_test

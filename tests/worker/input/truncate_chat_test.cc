@@ -142,6 +142,63 @@ TEST_F(TruncateChat, InstructionsBeforeAUsersMessageStayWithIt) {
   EXPECT_EQ(request.messages[3].role, Role::kUser);
 }
 
+TEST_F(TruncateChat, SeveralInstructionsBeforeAUsersMessageStayWithIt) {
+  for (int number = 0; number < 40; ++number) {
+    if (number > 0) say(Role::kAssistant, "As you say.");
+    for (const char* what : {"Scene ", "Weather ", "Mood "})
+      say(Role::kSystem, what + std::to_string(number) + " begins.");
+    say(Role::kUser, "I look around, and wait for what comes of it.");
+  }
+  for (int64_t room = 120; room < 400; room += 8) {
+    GenerateRequest asked = request;
+    asked.truncation->max_prompt_tokens = room;
+    auto chat = truncate_chat(model, asked);
+    ASSERT_TRUE(chat.ok()) << chat.error().message;
+    ASSERT_GT(chat->places.left_out, 0);
+    const auto first = static_cast<size_t>(chat->places.fixed_count);
+    EXPECT_TRUE(asked.messages[first].content.starts_with("Scene ")) << room;
+  }
+}
+
+// Tools take room in the prompt, too: a step is of the room that is left beside them.
+TEST_F(TruncateChat, AStepIsOfTheRoomBesideTheTools) {
+  std::string tools;
+  for (int i = 0; i < 4; ++i) {
+    tools += tools.empty() ? "[" : ",";
+    tools += R"({"type":"function","function":{"name":"look_)" + std::to_string(i) +
+             R"(","description":"Looks around in the marsh and says what is there to be seen."}})";
+  }
+  request.tools_json = tools + "]";
+  const auto with_tools = ChatTemplate::parse(
+      "{% for t in tools %}{{ t | tojson }}\n{% endfor %}{% for m in messages %}<|im_start|>{{ m.role }}\n"
+      "{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n"
+      "{% endif %}");
+  ASSERT_TRUE(with_tools.ok()) << with_tools.status();
+  model.chat_template = with_tools->get();
+  auto bare = encode_chat(model, request, encoding_of(request));
+  ASSERT_TRUE(bare.ok());
+  model.total_count_max = static_cast<int32_t>(bare->size()) + 40 + 300;
+  constexpr size_t kTurnMax = 60;
+  for (int number = 0; number < 40; ++number) {
+    turn(number);
+    GenerateRequest asked = request;
+    auto chat = truncate_chat(model, asked);
+    ASSERT_TRUE(chat.ok()) << chat.error().message;
+    ASSERT_LE(chat->prompt.size(), bare->size() + 300);
+    if (chat->places.left_out == 0) continue;
+    EXPECT_GE(chat->prompt.size() + kTurnMax, bare->size() + 150) << number;
+  }
+}
+
+TEST_F(TruncateChat, AnOldMessageThatNoPromptHasRoomForIsLeftOut) {
+  turn(0);
+  request.messages.back().content.assign(static_cast<size_t>(model.prompt_bytes_max) + 1, 'x');
+  for (int number = 1; number < 4; ++number) turn(number);
+  auto chat = truncate_chat(model, request);
+  ASSERT_TRUE(chat.ok()) << chat.error().message;
+  EXPECT_EQ(chat->places.left_out, 2);
+}
+
 TEST_F(TruncateChat, PlacesAreThoseOfTheBody) {
   for (int number = 0; number < 40; ++number) turn(number);
   const size_t count = request.messages.size();
