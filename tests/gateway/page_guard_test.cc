@@ -100,7 +100,7 @@ TEST_F(PageGuardTest, MainPort) {
       EXPECT_TRUE(status == 400 || status == 404 || found_nothing) << way.path << " " << program << status;
     }
   }
-  EXPECT_EQ(guarded, 4) << "prefixes (2), generations by their key (2)";
+  EXPECT_EQ(guarded, 6) << "prefixes (2), personas (2), generations by their key (2)";
   EXPECT_EQ(main({"GET", "/v1/prefixes"}, "origin: http://evil.example\r\n").status, 200)
       << "without access-control-allow-origin the page does not get to read it";
   const auto came = [](const HttpRequest& request) { return request.path.starts_with(kPrefixesPath); };

@@ -1,5 +1,6 @@
 // The gateway's small pure parts: usage read in passing, whole events, headers, settings.
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
@@ -260,8 +261,8 @@ TEST(Config, CommentedFileShowsEveryKeyAndDefault) {
   text << file.rdbuf();
   for (const std::string& key : schema.keys()) {
     const std::string leaf = key.substr(key.rfind('.') + 1);
-    EXPECT_NE(text.str().find("\n" + std::string(key == leaf ? "" : "  ") + leaf + ":"), std::string::npos)
-        << key;
+    const auto depth = static_cast<size_t>(std::count(key.begin(), key.end(), '.'));
+    EXPECT_NE(text.str().find("\n" + std::string(2 * depth, ' ') + leaf + ":"), std::string::npos) << key;
   }
   from_file.worker_urls.clear();  // an example in the file, none by default
   EXPECT_EQ(schema.help(), default_schema.help()) << "a value in the file is not the default";

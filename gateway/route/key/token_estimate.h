@@ -32,8 +32,8 @@ struct AnswerCounts {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
   int64_t cached_tokens = 0;
-  int64_t reasoning_tokens = 0;  // among completion_tokens
   bool has_cached = false;       // the worker reports cached tokens at all
+  int64_t reasoning_tokens = 0;  // among completion_tokens
 };
 
 // Workers cache whole blocks: the default --block-size, for one that reports none.

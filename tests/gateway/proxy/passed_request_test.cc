@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "common/api/passed_paths.h"
+#include "common/dialects/routes.h"
 #include "gateway/proxy/form_field.h"
 #include "tests/cpu_time.h"
 #include "tests/gateway/gateway_fixture.h"
@@ -138,15 +139,19 @@ TEST_F(PassedRequests, GoToWorkersOfOtherKindsAlone) {
   });
   TestGateway gateway(loop_, {ours_.endpoint(), foreign_.endpoint()});
   ASSERT_TRUE(loop_.eventually([&] { return gateway.gateway->fleet().is_troupe_worker(0); }));
+  int passed = 0;
   for (const std::string_view path : kPassedPaths) {
     const std::string name(path);
+    if (find_dialect("POST", path) != nullptr) continue;  // ours answer it, too
     const Answer answer = post(gateway, name, R"({"model":"demo","input":"x"})");
     EXPECT_EQ(answer.status, 200) << name << answer.body;
     EXPECT_EQ(answer.body, answer_at(name));
     EXPECT_EQ(answer.route("node"), foreign_.id());
+    ++passed;
   }
   EXPECT_EQ(seen(ours_), 0u);
-  EXPECT_EQ(gateway.metric("troupe_gateway_requests_total{code=\"200\"}"), 16);
+  EXPECT_EQ(passed, 13);
+  EXPECT_EQ(gateway.metric("troupe_gateway_requests_total{code=\"200\"}"), passed);
 }
 
 TEST_F(PassedRequests, AreNotFoundWhereOnlyOursServe) {
