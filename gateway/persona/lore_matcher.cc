@@ -153,7 +153,7 @@ bool LoreMatcher::holds(const Key& key, std::string_view text, size_t begin) con
   return !within && !(ends_with_letter(key.text, key.text.size()) && begins_with_letter(text, end));
 }
 
-// Of keys that are spelt with great and small letters only those are looked at that are spelt as the text.
+// Looks at keys with great and small letters only where they are spelt as the text.
 void LoreMatcher::find_ends(int32_t node, std::string_view text, size_t end, std::vector<bool>& found) const {
   const auto at = static_cast<size_t>(node);
   const auto first = ends_.begin() + end_at_[at], last = ends_.begin() + end_at_[at + 1];

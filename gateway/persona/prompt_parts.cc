@@ -141,7 +141,7 @@ ApiResult<bool> PersonaPrompt::compile_card() {
 
 ApiResult<bool> PersonaPrompt::compile_lore() {
   std::vector<LoreMatcher::Key> keys;
-  // Those of many entries are looked for once.
+  // One that many entries have is looked for once.
   std::map<std::tuple<std::string, bool, bool>, size_t> known;
   for (size_t i = 0; i < definition_.lore.size(); ++i) {
     const LoreEntry& own = definition_.lore[i];
