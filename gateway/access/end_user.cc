@@ -2,12 +2,18 @@
 
 #include <array>
 
+#include "common/json/json.h"
+
 namespace troupe {
 
 namespace {
 
+// Between characters: names stand in JSON.
 std::string_view cut(std::string_view name) {
-  return name.substr(0, kEndUserBytesMax);
+  if (name.size() <= kEndUserBytesMax) return name;
+  size_t end = kEndUserBytesMax;
+  while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xc0U) == 0x80) end -= 1;
+  return name.substr(0, end);
 }
 
 }  // namespace
@@ -17,7 +23,7 @@ std::string_view end_user_of(std::span<const std::pair<std::string, std::string>
   const std::array<std::string_view, 3> names{"x-litellm-customer-id", "x-litellm-end-user-id", own_header};
   for (const std::string_view name : names) {
     for (const auto& [key, value] : headers)
-      if (!name.empty() && key == name && !value.empty()) return cut(value);
+      if (!name.empty() && key == name && !value.empty() && is_valid_utf8(value)) return cut(value);
   }
   return cut(of_body);
 }

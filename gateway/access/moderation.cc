@@ -329,13 +329,17 @@ std::string text_of_prompt(std::string_view body) {
     return {};
   }
   std::string text;
+  bool answered = false;
   for (const bj::value& message : messages->get_array()) {
     if (!message.is_object()) continue;
-    if (string_at(message.get_object(), "role") == "assistant") text.clear();
+    // (The last one may be the beginning of the answer that is asked for.)
+    answered = answered || string_at(message.get_object(), "role") == "assistant";
     if (string_at(message.get_object(), "role") == "assistant") continue;
     const bj::value* content = message.get_object().if_contains("content");
     const std::string own = content == nullptr ? std::string() : text_of_content(*content);
-    if (!own.empty()) absl::StrAppend(&text, text.empty() ? "" : "\n", own);
+    if (own.empty()) continue;
+    if (std::exchange(answered, false)) text.clear();
+    absl::StrAppend(&text, text.empty() ? "" : "\n", own);
   }
   return text;
 }

@@ -131,8 +131,8 @@ struct JudgedText {
 };
 std::string with_answer_texts(std::string_view body, const std::vector<JudgedText>& judged);
 
-// The text that a prompt asks with: the texts after the last answer, of a chat; the prompt, of a completion;
-// of other bodies their `input`. Empty: there is none.
+// The text that a prompt asks with: the texts after the last answer that has any, of a chat; the prompt, of a
+// completion; of other bodies their `input`. Empty: there is none.
 std::string text_of_prompt(std::string_view body);
 
 // The last event of a stream that is blocked, made from a chunk of it, and [DONE].

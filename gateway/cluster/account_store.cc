@@ -67,9 +67,10 @@ Task<StatusOr<bool>> AccountStore::exchange(std::string key, Step step) {
 
 Task<StatusOr<route::AccountGrant>> AccountStore::take(Hash128 id, route::AccountWant want,
                                                        route::AccountLimits limits, int64_t gateways) {
+  const TimePoint until = clock_.now() + kTimeout;
   Status status = co_await keep_lease();
   const std::string key = keys_ + id.hex();
-  for (int i = 0; status.ok() && i < kTriesMax; ++i) {
+  for (int i = 0; status.ok() && i < kTriesMax && (i == 0 || clock_.now() < until); ++i) {
     auto step = co_await read(key);
     if (!step.ok()) {
       status = step.status();

@@ -40,17 +40,33 @@ Found find_tag(std::string_view text, size_t at) {
   return {};
 }
 
-Found find_macro(std::string_view text, size_t at) {
+// Where braces close, for places that are asked in their order: each byte is looked at once.
+class Closes {
+ public:
+  explicit Closes(std::string_view text) : text_(text) {}
+  size_t from(size_t at) {
+    if (next_ < at || !looked_) next_ = text_.find("}}", at);
+    looked_ = true;
+    return next_;
+  }
+
+ private:
+  const std::string_view text_;
+  bool looked_ = false;
+  size_t next_ = 0;  // npos: no more
+};
+
+Found find_macro(std::string_view text, size_t at, Closes& closes) {
   if (text[at] == '<') return find_tag(text, at);
   if (!text.substr(at).starts_with("{{")) return {};
   constexpr size_t kMacroBytesMax = 4096;
-  const size_t close = text.substr(0, at + kMacroBytesMax).find("}}", at + 2);
-  if (close == std::string_view::npos) return {};
+  const size_t close = closes.from(at + 2);
+  if (close == std::string_view::npos || close + 2 > at + kMacroBytesMax) return {};
   const std::string_view inner = text.substr(at + 2, close - at - 2);
   if (inner.starts_with("//")) return {"//", false, close + 2};
   std::string name = macro_name(inner);
   if (!name.empty()) return {std::move(name), false, close + 2};
-  const size_t name_end = inner.find_first_of(": ");
+  const size_t name_end = inner.substr(0, kNameBytesMax + 1).find_first_of(": ");
   name = name_end == std::string_view::npos ? "" : macro_name(inner.substr(0, name_end));
   if (name.empty()) return {};
   const bool drawn = std::find(kDrawn.begin(), kDrawn.end(), name) != kDrawn.end();
@@ -61,11 +77,12 @@ Found find_macro(std::string_view text, size_t at) {
 }  // namespace
 
 std::string macro_name(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  if (text.empty() || text.size() > kNameBytesMax || !std::all_of(text.begin(), text.end(), is_name_char))
-    return "";
-  return absl::AsciiStrToLower(to_absl(text));
+  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  const auto name_end =
+      static_cast<size_t>(std::find_if_not(text.begin(), text.end(), is_name_char) - text.begin());
+  const bool is_alone = text.find_first_not_of(' ', name_end) == std::string_view::npos;
+  if (name_end == 0 || name_end > kNameBytesMax || !is_alone) return "";
+  return absl::AsciiStrToLower(to_absl(text.substr(0, name_end)));
 }
 
 void LateText::add_text(std::string_view text) {
@@ -77,9 +94,10 @@ void LateText::add_text(std::string_view text) {
 ApiResult<LateText> LateText::compile(std::string_view field, std::string_view text,
                                       std::string_view character) {
   LateText out;
+  Closes closes(text);
   size_t begin = 0;
   for (size_t at = text.find_first_of("{<"); at < text.size();) {
-    const Found macro = find_macro(text, at);
+    const Found macro = find_macro(text, at, closes);
     if (macro.name.empty()) {
       at = text.find_first_of("{<", at + 1);
       continue;

@@ -61,62 +61,115 @@ std::string fold_case(std::string_view text) {
   return out;
 }
 
+// As it is built; a node takes too much memory to be kept so.
+struct LoreMatcher::Tree {
+  struct Node {
+    std::vector<std::pair<uint8_t, int32_t>> next;  // by byte, sorted
+    std::vector<int32_t> ends;                      // keys
+  };
+  std::vector<Node> nodes{1};
+
+  void add(int32_t key, std::string_view folded) {
+    int32_t node = 0;
+    for (size_t i = 0; i < folded.size(); ++i) node = child(node, byte_at(folded, i));
+    nodes[static_cast<size_t>(node)].ends.push_back(key);
+  }
+  // Made where there is none.
+  int32_t child(int32_t node, uint8_t byte) {
+    const auto made = static_cast<int32_t>(nodes.size());
+    auto& next = nodes[static_cast<size_t>(node)].next;
+    const auto at = std::lower_bound(next.begin(), next.end(), std::pair<uint8_t, int32_t>(byte, -1));
+    if (at != next.end() && at->first == byte) return at->second;
+    next.insert(at, {byte, made});
+    nodes.emplace_back();
+    return made;
+  }
+};
+
 LoreMatcher::LoreMatcher(std::vector<Key> keys) : keys_(std::move(keys)) {
-  nodes_.emplace_back();
-  for (size_t i = 0; i < keys_.size(); ++i) add(static_cast<int32_t>(i), fold_case(keys_[i].text));
+  Tree tree;
+  for (size_t i = 0; i < keys_.size(); ++i) tree.add(static_cast<int32_t>(i), fold_case(keys_[i].text));
+  flatten(tree);
   link();
 }
 
 int32_t LoreMatcher::child(int32_t node, uint8_t byte) const {
-  const auto& next = nodes_[static_cast<size_t>(node)].next;
-  const auto found = std::lower_bound(next.begin(), next.end(), std::pair<uint8_t, int32_t>(byte, -1));
-  return found != next.end() && found->first == byte ? found->second : -1;
+  const auto at = static_cast<size_t>(node);
+  const auto begin = byte_.begin() + first_[at], end = byte_.begin() + first_[at + 1];
+  const auto found = std::lower_bound(begin, end, byte);
+  return found != end && *found == byte ? static_cast<int32_t>(found - byte_.begin()) : -1;
 }
 
-void LoreMatcher::add(int32_t key, std::string_view folded) {
-  int32_t node = 0;
-  for (size_t i = 0; i < folded.size(); ++i) {
-    const uint8_t byte = byte_at(folded, i);
-    int32_t next = child(node, byte);
-    if (next < 0) {
-      next = static_cast<int32_t>(nodes_.size());
-      nodes_.emplace_back();
-      auto& list = nodes_[static_cast<size_t>(node)].next;
-      list.insert(std::lower_bound(list.begin(), list.end(), std::pair<uint8_t, int32_t>(byte, -1)),
-                  {byte, next});
-    }
-    node = next;
-  }
-  nodes_[static_cast<size_t>(node)].ends.push_back(key);
-}
-
-// Breadth first: a node's fail is shorter, so it is linked before.
-void LoreMatcher::link() {
+void LoreMatcher::flatten(const Tree& tree) {
+  const size_t count = tree.nodes.size();
   std::vector<int32_t> order{0};
+  order.reserve(count);
+  byte_.reserve(count);
+  byte_.push_back(0);
   for (size_t i = 0; i < order.size(); ++i) {
-    const int32_t node = order[i];
-    for (const auto& [byte, next] : nodes_[static_cast<size_t>(node)].next) {
+    const Tree::Node& node = tree.nodes[static_cast<size_t>(order[i])];
+    first_.push_back(static_cast<int32_t>(order.size()));
+    for (const auto& [byte, next] : node.next) {
+      byte_.push_back(byte);
       order.push_back(next);
-      int32_t fail = node;
+    }
+    const auto begin = static_cast<std::ptrdiff_t>(ends_.size());
+    end_at_.push_back(static_cast<int32_t>(begin));
+    ends_.insert(ends_.end(), node.ends.begin(), node.ends.end());
+    std::sort(ends_.begin() + begin, ends_.end(), [this](int32_t a, int32_t b) {
+      const Key &left = keys_[static_cast<size_t>(a)], &right = keys_[static_cast<size_t>(b)];
+      if (left.case_sensitive != right.case_sensitive) return right.case_sensitive;
+      return left.case_sensitive && left.text < right.text;
+    });
+  }
+  first_.push_back(static_cast<int32_t>(order.size()));
+  end_at_.push_back(static_cast<int32_t>(ends_.size()));
+}
+
+// A node's fail is shorter, so it is linked before.
+void LoreMatcher::link() {
+  fail_.assign(byte_.size(), 0);
+  shorter_.assign(byte_.size(), -1);
+  for (size_t parent = 0; parent < byte_.size(); ++parent) {
+    for (auto node = static_cast<size_t>(first_[parent]); node < static_cast<size_t>(first_[parent + 1]);
+         ++node) {
+      auto fail = static_cast<int32_t>(parent);
       int32_t to = -1;
       while (fail != 0 && to < 0) {
-        fail = nodes_[static_cast<size_t>(fail)].fail;
-        to = child(fail, byte);
+        fail = fail_[static_cast<size_t>(fail)];
+        to = child(fail, byte_[node]);
       }
-      Node& linked = nodes_[static_cast<size_t>(next)];
-      linked.fail = std::max(to, 0);
-      const Node& parent = nodes_[static_cast<size_t>(linked.fail)];
-      linked.shorter = parent.ends.empty() ? parent.shorter : linked.fail;
+      fail_[node] = std::max(to, 0);
+      const auto linked = static_cast<size_t>(fail_[node]);
+      shorter_[node] = end_at_[linked] == end_at_[linked + 1] ? shorter_[linked] : fail_[node];
     }
   }
 }
 
 bool LoreMatcher::holds(const Key& key, std::string_view text, size_t begin) const {
   const size_t end = begin + key.text.size();
-  if (key.case_sensitive && text.substr(begin, key.text.size()) != key.text) return false;
   if (!key.whole_words) return true;
   const bool within = begins_with_letter(key.text, 0) && ends_with_letter(text, begin);
   return !within && !(ends_with_letter(key.text, key.text.size()) && begins_with_letter(text, end));
+}
+
+// Looks at keys with great and small letters only where they are spelt as the text.
+void LoreMatcher::find_ends(int32_t node, std::string_view text, size_t end, std::vector<bool>& found) const {
+  const auto at = static_cast<size_t>(node);
+  const auto first = ends_.begin() + end_at_[at], last = ends_.begin() + end_at_[at + 1];
+  const auto key_of = [this](int32_t key) -> const Key& { return keys_[static_cast<size_t>(key)]; };
+  const auto note = [&](int32_t key) {
+    const auto index = static_cast<size_t>(key);
+    if (!found[index] && holds(keys_[index], text, end - keys_[index].text.size())) found[index] = true;
+  };
+  auto next = first;
+  for (; next != last && !key_of(*next).case_sensitive; ++next) note(*next);
+  if (next == last) return;
+  const size_t bytes = key_of(*next).text.size();
+  const std::string_view spelt = text.substr(end - bytes, bytes);
+  next = std::lower_bound(next, last, spelt,
+                          [&](int32_t key, std::string_view other) { return key_of(key).text < other; });
+  for (; next != last && key_of(*next).text == spelt; ++next) note(*next);
 }
 
 void LoreMatcher::find(std::string_view text, std::vector<bool>& found) const {
@@ -127,16 +180,11 @@ void LoreMatcher::find(std::string_view text, std::vector<bool>& found) const {
     const uint8_t byte = byte_at(folded, i);
     int32_t next = child(node, byte);
     while (next < 0 && node != 0) {
-      node = nodes_[static_cast<size_t>(node)].fail;
+      node = fail_[static_cast<size_t>(node)];
       next = child(node, byte);
     }
     node = std::max(next, 0);
-    for (int32_t at = node; at > 0; at = nodes_[static_cast<size_t>(at)].shorter) {
-      for (const int32_t key : nodes_[static_cast<size_t>(at)].ends) {
-        const auto index = static_cast<size_t>(key);
-        if (!found[index] && holds(keys_[index], text, i + 1 - keys_[index].text.size())) found[index] = true;
-      }
-    }
+    for (int32_t at = node; at > 0; at = shorter_[static_cast<size_t>(at)]) find_ends(at, text, i + 1, found);
   }
 }
 

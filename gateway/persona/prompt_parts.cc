@@ -1,6 +1,7 @@
 #include "gateway/persona/prompt_parts.h"
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -140,6 +141,8 @@ ApiResult<bool> PersonaPrompt::compile_card() {
 
 ApiResult<bool> PersonaPrompt::compile_lore() {
   std::vector<LoreMatcher::Key> keys;
+  // One that many entries have is looked for once.
+  std::map<std::tuple<std::string, bool, bool>, size_t> known;
   for (size_t i = 0; i < definition_.lore.size(); ++i) {
     const LoreEntry& own = definition_.lore[i];
     if (own.is_shared()) continue;
@@ -152,12 +155,14 @@ ApiResult<bool> PersonaPrompt::compile_lore() {
       for (const std::string& text : texts) {
         auto key = LateText::compile(own.field, text, definition_.character);
         if (!key.ok()) return key.error();
-        ids.push_back(keys.size());
-        LoreMatcher::Key& made = keys.emplace_back();
+        LoreMatcher::Key made{"", own.case_sensitive, own.whole_words};
         key->append(made.text, definition_.user_word, definition_.variables, {});
         if (made.text.empty()) made.text = text;
-        made.case_sensitive = own.case_sensitive;
-        made.whole_words = own.whole_words;
+        if (!made.case_sensitive) made.text = fold_case(made.text);
+        const auto [at, is_new] =
+            known.try_emplace({made.text, made.case_sensitive, made.whole_words}, keys.size());
+        ids.push_back(at->second);
+        if (is_new) keys.push_back(std::move(made));
       }
       return true;
     };

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
+#include "common/net/timer.h"
 #include "common/settings/schema.h"
 #include "gateway/access/end_user.h"
 
@@ -17,6 +18,25 @@ namespace {
 // The store is asked so often for one request: others of the same account may be faster.
 constexpr int kAsksMax = 4;
 constexpr int64_t kStoreAwayMs = 1000, kStoreDryMs = 100;
+// How long, and how often, one looks for what another request of its account has got.
+constexpr Duration kForOther = std::chrono::milliseconds(250), kLook = std::chrono::milliseconds(2);
+
+// A name of a set, for as long as this lives; of another's it takes none away.
+class Named {
+ public:
+  Named(absl::flat_hash_set<Hash128>& names, const Hash128& name)
+      : names_(names), name_(name), is_own_(names.insert(name).second) {}
+  ~Named() {
+    if (is_own_) names_.erase(name_);
+  }
+  Named(const Named&) = delete;
+  Named& operator=(const Named&) = delete;
+
+ private:
+  absl::flat_hash_set<Hash128>& names_;
+  const Hash128 name_;
+  const bool is_own_;
+};
 
 int64_t unix_ms_now() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -171,8 +191,22 @@ Task<ApiResult<bool>> Accounts::arrive(Visit& visit, int64_t tokens) {
   co_return true;
 }
 
+// One request of an account asks the store, and the others wait for its slice: all at once would stand in
+// each other's way there, and take more than they need from other gateways.
 Task<Account::Answer> Accounts::begin(size_t of, Visit::Side& side, int64_t tokens) {
   Account::Answer answer = book(of).use(side.id).begin(side.terms, tokens, unix_ms_now());
+  if (answer.kind == Account::Answer::Kind::kAsk && asking_.contains(side.id)) {
+    Timer timer(parts_.executor);
+    const TimePoint until = std::chrono::steady_clock::now() + kForOther;
+    while (answer.kind == Account::Answer::Kind::kAsk && asking_.contains(side.id) &&
+           std::chrono::steady_clock::now() < until) {
+      timer.expires_after(kLook);
+      co_await timer.async_wait(use_task);
+      answer = book(of).use(side.id).begin(side.terms, tokens, unix_ms_now());
+    }
+  }
+  if (answer.kind != Account::Answer::Kind::kAsk) co_return answer;
+  const Named asks_now(asking_, side.id);
   for (int asks = 0; answer.kind == Account::Answer::Kind::kAsk; ++asks) {
     const route::AccountWant want = book(of).use(side.id).want(side.terms, tokens, unix_ms_now());
     const auto grant = co_await parts_.store->take(side.id, want, side.terms.limits, side.terms.place.of);

@@ -8,6 +8,8 @@
 // The rules are route/admission/account.h's; here are the clock, the store's calls and the words. With a
 // store a request may wait for it, for a quarter of a second at most. On the event loop's thread.
 
+#include <absl/container/flat_hash_set.h>
+
 #include <array>
 #include <memory>
 #include <string>
@@ -94,6 +96,7 @@ class Accounts {
   const Parts parts_;
   route::GatewayShard place_;
   route::AccountBook keys_, users_;
+  absl::flat_hash_set<Hash128> asking_;  // accounts of which a request asks the store
   Gauge& users_gauge_;
   Counter& forgotten_;
   uint64_t forgotten_shown_ = 0;

@@ -32,7 +32,10 @@ route::AdmissionSpec admission_spec(const RoutedRequest& routed, const ApiClient
 int64_t estimate(const route::Router& router, const RoutedRequest& routed) {
   if (!routed.takes_room()) return 1;
   const int64_t usual = routed.prefills ? 0 : router.usual_answer_tokens();
-  return router.prompt_tokens(routed.key) + routed.choices * routed.answer_tokens_max.value_or(usual);
+  // (Of the client's numbers each is within its type, their product need not be.)
+  constexpr int64_t kAnswerMax = 1'000'000'000;
+  const int64_t answer = std::min(routed.answer_tokens_max.value_or(usual), kAnswerMax);
+  return router.prompt_tokens(routed.key) + routed.choices * answer;
 }
 
 }  // namespace

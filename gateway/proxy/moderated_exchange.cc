@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "gateway/upstream/answer_content.h"
 #include "gateway/upstream/sse_lines.h"
 #include "gateway/upstream/stream_events.h"
 
@@ -12,6 +13,8 @@ namespace troupe {
 namespace {
 
 using Kind = ModerationVerdict::Kind;
+
+constexpr size_t kGatheredBytesMax = size_t{64} << 20;
 
 // The severest counts.
 void note_verdict(RequestContext& context, Kind kind) {
@@ -60,7 +63,24 @@ Task<ModerationVerdict> ModeratedExchange::ask(int64_t choice, std::string text)
 Task<void> ModeratedExchange::start(int status, const HeaderList& headers) {
   events_ = status == 200 && is_event_stream(find_header(headers, "content-type"));
   started_ = true;
-  return inner_.start(status, headers);
+  if (status == 200 && !events_ && !is_media(find_header(headers, "content-type"))) {
+    gathered_ = Gathered{headers};
+    co_return;
+  }
+  co_await inner_.start(status, headers);
+}
+
+Task<void> ModeratedExchange::gather(std::string_view bytes) {
+  gathered_->body += bytes;
+  if (gathered_->body.size() <= kGatheredBytesMax) co_return;
+  if (hook_.options().on_error == OnFailure::kBlock) {
+    note_verdict(context_, Kind::kBlock);
+    inner_.cut();
+    co_return;
+  }
+  const Gathered passed = *std::exchange(gathered_, std::nullopt);
+  co_await inner_.start(200, passed.headers);
+  co_await inner_.write(passed.body);
 }
 
 // The events that may go, after all verdicts that can be asked for.
@@ -82,6 +102,10 @@ Task<std::string> ModeratedExchange::judge() {
 
 Task<void> ModeratedExchange::write(std::string_view bytes) {
   if (context_.account.cut_short) co_return;
+  if (gathered_) {
+    co_await gather(bytes);
+    co_return;
+  }
   if (!events_) {
     co_await inner_.write(bytes);
     co_return;
@@ -98,6 +122,11 @@ Task<void> ModeratedExchange::write(std::string_view bytes) {
 }
 
 Task<void> ModeratedExchange::finish() {
+  if (gathered_) {
+    std::string body = co_await judge_whole(std::move(gathered_->body));
+    co_await inner_.respond(200, gathered_->headers, std::move(body));
+    co_return;
+  }
   if (events_ && !context_.account.cut_short) {
     held_.end();
     const std::string out = co_await judge();

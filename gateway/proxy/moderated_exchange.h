@@ -3,7 +3,9 @@
 // Moderation on a request's way. Before: its prompt is judged, and a blocked one refused. After: what the
 // client is to have passes through here, and each event (or the whole answer) waits until its text has a
 // verdict; a blocked text ends the answer with finish_reason content_filter, and its worker is left. The
-// worker is not read meanwhile, so what is held is bounded by windows and what one read brings.
+// worker is not read meanwhile, so what is held is bounded by windows and what one read brings. A whole
+// answer that comes in pieces, as long ones do, is gathered; one that is too long for that has no verdict,
+// and goes the way of on_error.
 //
 // Lives in the frame of the request's coroutine, on the event loop's thread.
 
@@ -52,13 +54,19 @@ class ModeratedExchange final : public Exchange {
   Task<ModerationVerdict> ask(int64_t choice, std::string text);
   Task<std::string> judge();
   Task<std::string> judge_whole(std::string body);
+  Task<void> gather(std::string_view bytes);
 
   Exchange& inner_;
   ModerationHook& hook_;
   RequestContext& context_;
   HeldEvents held_;
   bool started_ = false;
-  bool events_ = false;  // of a stream: else bytes pass
+  bool events_ = false;  // of a stream
+  struct Gathered {
+    HeaderList headers;
+    std::string body = {};
+  };
+  std::optional<Gathered> gathered_;  // else bytes pass
 };
 
 }  // namespace troupe

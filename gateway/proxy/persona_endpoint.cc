@@ -145,16 +145,17 @@ ApiResult<PersonaEndpoint::Publication> PersonaEndpoint::read(const HttpRequest&
   auto delivery = parse_delivery(body->get_object());
   if (!delivery.ok()) return delivery.error();
   out.delivery = *std::move(delivery);
+  // (Before it is compiled: that takes the event loop's time.)
+  out.version.definition = definition_json(body->get_object());
+  if (out.version.definition.size() > kPersonaBytesMax)
+    return ApiError::too_large(absl::StrCat("a persona has at most ", kPersonaBytesMax,
+                                            " bytes, and this one ", out.version.definition.size()));
   auto definition = parse_persona(body->get_object(), out.name);
   if (!definition.ok()) return definition.error();
   auto prompt = PersonaPrompt::compile(*std::move(definition));
   if (!prompt.ok()) return prompt.error();
   out.version.prompt = *std::move(prompt);
-  out.version.definition = definition_json(body->get_object());
   out.version.created_s = unix_now_s();
-  if (out.version.definition.size() > kPersonaBytesMax)
-    return ApiError::too_large(absl::StrCat("a persona has at most ", kPersonaBytesMax,
-                                            " bytes, and this one ", out.version.definition.size()));
   if (!out.delivery.model.empty() && !AccessGate::may_use(context, out.delivery.model))
     return ApiError::not_found_model(out.delivery.model);
   return out;

@@ -95,9 +95,14 @@ bool AppendLog::sync() const {
 }
 
 bool AppendLog::move_to(const std::string& path) {
-  if (shared_ || ::rename(path_.c_str(), path.c_str()) != 0) return false;
-  reopen();
-  return true;
+  if (shared_) return false;
+  const bool moved = ::rename(path_.c_str(), path.c_str()) == 0;
+  const int why = errno;
+  if (!moved && why != ENOENT)
+    parts_.log.warn(parts_.what + "_not_moved", {{"file", path_}, {"why", std::strerror(why)}});
+  // (Without a file at the path ours was moved before, and none could be opened then.)
+  if (moved || why == ENOENT) reopen();
+  return moved;
 }
 
 void AppendLog::write(std::string_view text) {

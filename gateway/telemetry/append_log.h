@@ -47,7 +47,8 @@ class AppendLog {
   uint64_t size() const;
   // Brings to the disk what was written; false: it may not be there.
   bool sync() const;
-  // Gives the file this path and begins another one at its own. False: it could not be moved, and stays.
+  // Gives the file this path and begins another one at its own. False: it could not be moved, and stays, and
+  // the log says so; or it was moved before.
   bool move_to(const std::string& path);
 
  private:

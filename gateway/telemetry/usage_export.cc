@@ -39,19 +39,25 @@ class Rotation {
     if (size == 0) begun_ = now;
     const bool is_large = options_.rotate_bytes > 0 && size >= options_.rotate_bytes;
     const bool is_old = options_.rotate.count() > 0 && size > 0 && now >= begun_ + options_.rotate;
-    const bool moves = is_large || is_old;
+    const bool moves = (is_large || is_old) && now >= move_after_;
     const bool is_due = options_.fsync.count() > 0 && now >= synced_ + options_.fsync;
     if ((moves || last || is_due) && size != synced_size_) {
       file.sync();
       synced_ = now;
       synced_size_ = size;
     }
-    if (moves && file.move_to(moved_path(options_.file))) begun_ = now;
+    if (!moves) return;
+    constexpr auto kRetry = std::chrono::seconds(10);  // where the folder takes no other file, say
+    if (file.move_to(moved_path(options_.file))) {
+      begun_ = now;
+    } else {
+      move_after_ = now + kRetry;
+    }
   }
 
  private:
   const UsageOptions options_;
-  TimePoint begun_ = std::chrono::steady_clock::now(), synced_{};
+  TimePoint begun_ = std::chrono::steady_clock::now(), synced_{}, move_after_{};
   uint64_t synced_size_ = 0;
 };
 

@@ -12,8 +12,11 @@ constexpr size_t kRequests = static_cast<size_t>(AccountLimit::kRequestsPerMinut
 constexpr size_t kMinute = static_cast<size_t>(AccountLimit::kTokensPerMinute);
 constexpr size_t kDay = static_cast<size_t>(AccountLimit::kTokensPerDay);
 
+// A client may say any number; sums of these stay within their type.
+constexpr int64_t kTokensMax = 1'000'000'000;
+
 int64_t amount_of(size_t window, int64_t tokens) {
-  return window == kRequests ? 1 : std::max<int64_t>(tokens, 1);
+  return window == kRequests ? 1 : std::clamp<int64_t>(tokens, 1, kTokensMax);
 }
 
 }  // namespace
@@ -82,7 +85,7 @@ void Account::settle(const Hold& hold, int64_t tokens, int64_t unix_ms) {
   advance(unix_ms);
   running_ -= 1;
   for (size_t i = 0; i < kAccountWindows; ++i)
-    windows_[i].settle(hold.windows[i], i == kRequests ? 1 : std::max<int64_t>(tokens, 0));
+    windows_[i].settle(hold.windows[i], i == kRequests ? 1 : std::clamp<int64_t>(tokens, 0, kTokensMax));
 }
 
 void Account::withdraw(const Hold& hold, int64_t unix_ms) {

@@ -25,10 +25,12 @@ class WindowBudget {
   // REQUIRES: length_s > 0.
   explicit WindowBudget(int64_t length_s) : length_s_(length_s) {}
 
-  // The window of `unix_ms` from here on: an earlier one's numbers are dropped.
+  // The window of `unix_ms` from here on: another one's numbers are dropped.
   void advance(int64_t unix_ms) {
     const int64_t window = unix_ms / 1000 / length_s_;
-    if (window <= window_) return;  // (a clock that was set back stays in its window)
+    // A clock that is set back a little stays in its window. One that was far ahead was wrong, and nobody is
+    // to wait until it would have been right.
+    if (window == window_ || window + 1 == window_) return;
     *this = WindowBudget(length_s_);
     window_ = window;
   }
@@ -54,7 +56,8 @@ class WindowBudget {
   // REQUIRES: advance(). `used`: what the holder has used.
   void settle(const Hold& hold, int64_t used) {
     if (hold.window == window_) {
-      held_ -= hold.amount;
+      // (The clock may have been in this window before.)
+      held_ = std::max<int64_t>(held_ - hold.amount, 0);
       used_ += used;
     } else {
       used_ += std::max<int64_t>(used - hold.amount, 0);

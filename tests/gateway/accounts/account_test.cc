@@ -75,6 +75,30 @@ TEST(Account, ADayIsOfUtcAndOutlivesMinutes) {
   EXPECT_EQ(account.begin(terms, 1, kNoon + 43'200'000).kind, Kind::kAdmitted);
 }
 
+TEST(Account, AnEstimateWithoutBoundsIsAHoldLikeAnother) {
+  Account account;
+  const AccountTerms terms = terms_of({.tokens_per_min = 100, .tokens_per_day = 1000});
+  const auto first = account.begin(terms, INT64_MAX, kNoon);
+  EXPECT_EQ(first.kind, Kind::kAdmitted);
+  for (const int64_t tokens : {int64_t{1}, int64_t{100}, INT64_MAX})
+    EXPECT_EQ(account.begin(terms, tokens, kNoon).kind, Kind::kRefused) << tokens;
+  account.settle(first.hold, 40, kNoon + 10);
+  EXPECT_EQ(account.tokens_view(terms, kNoon + 10).remaining, 60);
+}
+
+TEST(Account, AClockThatIsPutRightHoldsNobodyUpUntilItsWrongTime) {
+  constexpr int64_t kHour = 3'600'000;
+  Account account;
+  const AccountTerms terms = terms_of({.requests_per_min = 1});
+  EXPECT_EQ(account.begin(terms, 1, kNoon + kHour).kind, Kind::kAdmitted) << "the clock is an hour ahead";
+  EXPECT_EQ(account.begin(terms, 1, kNoon).kind, Kind::kAdmitted);
+  const auto refused = account.begin(terms, 1, kNoon + 10'000);
+  EXPECT_EQ(refused.kind, Kind::kRefused);
+  EXPECT_EQ(refused.wait_ms, 50'000);
+  EXPECT_EQ(account.begin(terms, 1, kNoon + 60'000).kind, Kind::kAdmitted);
+  EXPECT_EQ(account.begin(terms, 1, kNoon + 59'000).kind, Kind::kRefused) << "a small step begins no window";
+}
+
 TEST(Account, RequestsAtOnceAreFreeAgainWhenOneEnds) {
   Account account;
   const AccountTerms terms = terms_of({.requests_at_once = 1});

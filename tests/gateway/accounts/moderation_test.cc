@@ -180,6 +180,10 @@ TEST(Prompt, IsWhatCameAfterTheLastAnswer) {
   EXPECT_EQ(text_of_prompt(R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},
     {"role":"user","content":[{"type":"text","text":"c"},{"type":"image_url"}]}]})"),
             "c");
+  EXPECT_EQ(text_of_prompt(R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},
+    {"role":"user","content":"c"},{"role":"assistant","content":"Sure, "}]})"),
+            "c")
+      << "an answer's beginning that the client has put there answers nothing";
   EXPECT_EQ(text_of_prompt(R"({"prompt":"x"})"), "x");
   EXPECT_EQ(text_of_prompt(R"({"prompt":[1,2]})"), "");
   EXPECT_EQ(text_of_prompt(R"({"input":["x","y"]})"), "x\ny");

@@ -36,6 +36,14 @@ TEST(EndUser, IsNamedInOneOrder) {
   EXPECT_NE(end_user_id("a", "x"), end_user_id("b", "x"));
 }
 
+TEST(EndUser, IsUtf8WhateverHeadersHold) {
+  std::string name(kEndUserBytesMax - 1, 'a');
+  EXPECT_EQ(end_user_of({}, "", name + "\u00e9"), name) << "cut between characters";
+  const std::vector<std::pair<std::string, std::string>> headers{{"x-litellm-customer-id", "caf\xe9"}};
+  const std::string_view found = end_user_of(headers, "", "user");
+  EXPECT_EQ(found, "user") << "no JSON can hold the other";
+}
+
 TEST(UsageLine, IsJsonWithoutHoles) {
   UsageRecord record = record_of("writers", "a\"b\n", 100, kNoon + 7);
   record.ttft_ms = 50;

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
+#include "gateway/persona/definition.h"
+
 namespace troupe {
 namespace {
 
@@ -34,6 +38,23 @@ TEST(LateText, WhatDiffersAtEachCallIsRefusedByName) {
     ASSERT_FALSE(compiled.ok()) << text;
     EXPECT_EQ(compiled.error().param, "lore[3]");
     EXPECT_EQ(compiled.error().http_status, 400);
+  }
+}
+
+TEST(LateText, TimeIsLinearInWhateverTheTextIs) {
+  for (const char* part : {"{", "{{", "{{a", "{{ ", "{{a:}x", "{{//}x", "{{a}x", "{{a b", "<", "<USE"}) {
+    for (const char* end : {"", "}}"}) {
+      std::string text;
+      while (text.size() + 2 < kPersonaBytesMax) {
+        const size_t run = text.size() % 4096;  // what has an end has it within so many bytes
+        text += run < 4000 ? part : run < 4080 ? " " : end;
+        if (run >= 4080) text.resize(text.size() + 4096 - text.size() % 4096, ' ');
+      }
+      const auto begin = std::chrono::steady_clock::now();
+      rendered(text);
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+      EXPECT_LT(took.count(), 1.0) << part << end;
+    }
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <random>
 
 namespace troupe {
@@ -65,6 +67,26 @@ TEST(LoreMatcher, FindsWhatAPlainSearchFinds) {
     }
   }
   EXPECT_GT(hits, 500);
+}
+
+// Time does not grow with the number of keys that are spelt alike.
+TEST(LoreMatcher, ManySpellingsOfOneKeyAreNotTriedOneByOne) {
+  constexpr size_t kLetters = 15;
+  std::vector<LoreMatcher::Key> keys;
+  for (size_t spelling = 1; spelling < 1u << 14; ++spelling) {
+    std::string text(kLetters, 'a');
+    for (size_t i = 0; i < kLetters; ++i)
+      if ((spelling >> i & 1) != 0) text[i] = 'A';
+    keys.push_back({text, true, false});
+  }
+  const LoreMatcher matcher(keys);
+  std::vector<bool> out(keys.size());
+  const auto begin = std::chrono::steady_clock::now();
+  matcher.find(std::string(64u << 10, 'a') + " Aaaaaaaaaaaaaaa", out);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  EXPECT_LT(took.count(), 0.5);
+  EXPECT_EQ(std::count(out.begin(), out.end(), true), 1);
+  EXPECT_TRUE(out[0]) << "the one with a great letter at its begin";
 }
 
 TEST(LoreMatcher, FoldingKeepsEveryBytesPlace) {

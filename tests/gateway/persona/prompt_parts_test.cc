@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "absl/strings/str_cat.h"
 #include "common/json/json.h"
 
@@ -138,6 +140,19 @@ TEST(PersonaPrompt, OnlyTheLastMessagesCallEntriesUp) {
       compiled(R"({"card": "x", "lore_scan_messages": 2, "lore": [{"keys": ["ship"], "content": "!"}]})");
   EXPECT_EQ(shown(*prompt, {user("ship"), answer("b"), user("c")}, kPlain), "s: x\n#0\n#1\n#2\n");
   EXPECT_EQ(shown(*prompt, {user("a"), answer("ship"), user("c")}, kPlain), "s: x\n#0\n#1\ns: !\n#2\n");
+}
+
+TEST(PersonaPrompt, KeysThatAreThereAgainAndAgainCostNothing) {
+  std::string lore, keys;
+  for (int i = 0; i < 64; ++i) absl::StrAppend(&keys, i == 0 ? "" : ",", i % 2 == 0 ? "\"a\"" : "\"A\"");
+  for (int i = 0; i < 900; ++i)
+    absl::StrAppend(&lore, i == 0 ? "" : ",", R"({"content": "!", "keys": [)", keys, "]}");
+  const auto prompt = compiled(absl::StrCat(R"({"card": "x", "lore": [)", lore, "]}"));
+  const std::string text(64u << 10, 'a');  // no word of it is a key
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(shown(*prompt, {user(text)}, kPlain), "s: x\n#0\n");
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  EXPECT_LT(took.count(), 0.5);
 }
 
 TEST(PersonaPrompt, SecondaryKeysNarrow) {
