@@ -22,6 +22,7 @@ Fault read_prefix_field(const ApiLimits& limits, std::string_view name, dom::ele
     request.ttl_s = ttl_s;
     return std::nullopt;
   }
+  if (name == "persona") return read_persona(name, value, /*is_taken=*/false, request.source);
   if (!names_chat(name) && name != "prompt" && name != "cache_salt") return std::nullopt;
   return read_request_field(limits, name, value, request.source);
 }

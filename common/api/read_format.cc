@@ -197,8 +197,12 @@ Fault GivenFormat::take_structured_outputs(std::string_view name, dom::object fi
       "exactly one of 'json', 'regex', 'choice', 'grammar', 'json_object' and 'structural_tag'";
   std::optional<AnswerFormat> found;
   bool any_whitespace = true;
+  std::string_view empty;
   for (const auto field : fields) {
-    if (is_off(field.value)) continue;
+    if (is_off(field.value)) {
+      if (!field.value.is_null() && find_row(kMembers, field.key) != nullptr) empty = field.key;
+      continue;
+    }
     const std::string param = path_of(name, field.key);
     if (field.key == "disable_any_whitespace") {
       bool disables = false;
@@ -216,7 +220,13 @@ Fault GivenFormat::take_structured_outputs(std::string_view name, dom::object fi
       if (auto fault = read_source(row->kind, param, field.value, found.emplace())) return fault;
     }
   }
-  if (!found) return missing(name, kRule);
+  if (!found) {
+    return ApiError::bad_field(
+        empty.empty() ? std::string(name) : path_of(name, empty),
+        absl::StrCat(
+            "'", to_absl(name), "' must have ", to_absl(kRule),
+            empty.empty() ? "." : absl::StrCat("; an empty or false '", to_absl(empty), "' is none.")));
+  }
   found->any_whitespace = any_whitespace;
   return add(name, *std::move(found), request);
 }

@@ -53,6 +53,8 @@ Fault read_tokenize_field(TokenizeDraft& draft, const ApiLimits& limits, std::st
                           dom::element value) {
   bool known = false;
   auto fault = read_own_field(draft, name, value, known);
+  // (Its text would be missing in the count.)
+  if (name == "persona") return read_persona(name, value, /*is_taken=*/false, draft.request.source);
   if (known || !names_chat(name)) return fault;
   return read_request_field(limits, name, value, draft.request.source);
 }

@@ -72,6 +72,11 @@ ApiError unsupported(std::string_view path, std::string_view instead) {
       path, absl::StrCat("'", to_absl(path), "' is not supported here; ", to_absl(instead), "."));
 }
 
+Fault refuse_persona(const bj::object& fields) {
+  if (!fields.contains("persona")) return std::nullopt;
+  return unsupported("persona", "it is of chats, and tokens are counted without it: leave it out");
+}
+
 bj::value take(bj::object& fields, std::string_view name) {
   const auto it = fields.find(name);
   if (it == fields.end()) return nullptr;

@@ -23,6 +23,9 @@ ApiError required(std::string_view path, std::string_view rule);
 // "'store' is not supported here; …": 400 unsupported_parameter.
 ApiError unsupported(std::string_view path, std::string_view instead);
 
+// A persona of the gateway's where tokens are only counted: its text would be missing in the count.
+Fault refuse_persona(const bj::object& fields);
+
 // Each moves the member out of `fields` if it is there. Faults: it is there and of another type.
 Fault take_text(bj::object& fields, std::string_view name, std::optional<std::string>& out);
 Fault take_flag(bj::object& fields, std::string_view name, bool& out);

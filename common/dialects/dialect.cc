@@ -26,7 +26,12 @@ void rename_fields(const Renames& renames, AnswerError& error) {
     if (names(rename.first, error.param) && (best == nullptr || rename.first.size() > best->first.size()))
       best = &rename;
   if (best == nullptr) return;
-  const std::string renamed = best->second + error.param.substr(best->first.size());
+  std::string renamed = best->second + error.param.substr(best->first.size());
+  if (renamed.front() == '!') {
+    renamed.erase(0, 1);
+    error.message = absl::StrReplaceAll(
+        error.message, {{"set it to false", "set it to true"}, {"set it to true", "set it to false"}});
+  }
   error.message =
       absl::StrReplaceAll(error.message, {{absl::StrCat("'", error.param), absl::StrCat("'", renamed)}});
   error.param = renamed;

@@ -39,6 +39,7 @@ class DialectAnswer {
 
 // Names of fields: ours → the client's, of a path's beginning ("messages[2]" → "messages[1].content[0]"). The
 // longest that fits counts.
+// (A '!' before the client's name: its flag says the opposite.)
 using Renames = std::vector<std::pair<std::string, std::string>>;
 
 struct TranslatedRequest {

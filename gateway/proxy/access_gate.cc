@@ -96,6 +96,7 @@ ApiResult<bool> AccessGate::let_in(const HttpRequest& request, RequestContext& c
 }
 
 void AccessGate::charge_prompt(const HttpRequest& request, RequestContext& context) {
+  if (!costs_tokens(request, context.routed)) return;
   if (context.api_key_lease == nullptr && context.account.visit == nullptr) return;  // nobody is charged
   spend(context, {prompt_cost(request)});
 }
@@ -115,6 +116,7 @@ void AccessGate::charge_seen(const Exchange& exchange, RequestContext& context) 
 }
 
 void AccessGate::charge_cancelled(const Exchange& exchange, RequestContext& context) const {
+  if (!costs_tokens(exchange.request(), context.routed)) return spend(context, {});
   auto counts = context.tap ? context.tap->counts() : std::nullopt;
   if (!counts) counts = context.worker.passed.counts();
   if (counts) return charge_counted(context, *counts);
@@ -123,6 +125,7 @@ void AccessGate::charge_cancelled(const Exchange& exchange, RequestContext& cont
 
 void AccessGate::charge(const Exchange& exchange, RequestContext& context,
                         const ForwardResult& result) const {
+  if (!costs_tokens(exchange.request(), context.routed)) return spend(context, {});
   const bool failed = result.end == ForwardResult::End::kFailed;
   if (result.counts && !failed) return charge_counted(context, *result.counts);
   const bool late = result.failure.kind == FailureKind::kDeadline || result.failure.http_status == 504;

@@ -30,12 +30,11 @@ route::AdmissionSpec admission_spec(const RoutedRequest& routed, const ApiClient
 
 // About what it will use: all that it may answer, where it says so.
 int64_t estimate(const route::Router& router, const RoutedRequest& routed) {
-  if (!routed.takes_room()) return 1;
   const int64_t usual = routed.prefills ? 0 : router.usual_answer_tokens();
   // (Of the client's numbers each is within its type, their product need not be.)
   constexpr int64_t kAnswerMax = 1'000'000'000;
   const int64_t answer = std::min(routed.answer_tokens_max.value_or(usual), kAnswerMax);
-  return router.prompt_tokens(routed.key) + routed.choices * answer;
+  return std::max<int64_t>(router.prompt_tokens(routed.key) + routed.choices * answer, 1);
 }
 
 }  // namespace
@@ -49,8 +48,9 @@ bool AdmissionStage::has_account(const HttpRequest& request, RequestContext& con
   return context.account.visit != nullptr;
 }
 
-Task<ApiResult<bool>> AdmissionStage::take_holds(RequestContext& context) {
-  return core_.accounts->arrive(*context.account.visit, estimate(core_.router, context.routed));
+Task<ApiResult<bool>> AdmissionStage::take_holds(const HttpRequest& request, RequestContext& context) {
+  const int64_t tokens = costs_tokens(request, context.routed) ? estimate(core_.router, context.routed) : 0;
+  return core_.accounts->arrive(*context.account.visit, tokens);
 }
 
 ApiResult<bool> AdmissionStage::arrive(RequestContext& context) {

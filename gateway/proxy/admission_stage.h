@@ -19,7 +19,7 @@ class AdmissionStage {
   // Names the end user; true: it or the API key has limits in windows of time, and take_holds() must follow.
   bool has_account(const HttpRequest& request, RequestContext& context);
   // Takes its holds of those. The error is what the client gets: 429.
-  Task<ApiResult<bool>> take_holds(RequestContext& context);
+  Task<ApiResult<bool>> take_holds(const HttpRequest& request, RequestContext& context);
   // Takes a ticket of the queue; of a text-only request, which no worker's batch has a part in, a place
   // within limits.tokenize_requests. The error is what the client gets.
   ApiResult<bool> arrive(RequestContext& context);

@@ -84,6 +84,10 @@ std::optional<ApiError> read_body(const HttpRequest& request, const RequestParse
     if (key != "model" && absl::EqualsIgnoreCase(to_absl(key), "model"))
       return ApiError::bad_field(key, "'model' must be written in lower case");
   }
+  // (Its text would be missing in the count.)
+  const bj::value* persona = fields->if_contains("persona");
+  if (request.path == "/v1/messages/count_tokens" && persona != nullptr && !persona->is_null())
+    return ApiError::unsupported("persona", "'persona' is of chats: tokens are counted without it.");
   if (request.path == kResponsesPath && input.among_tenants)
     if (auto refused = find_kept_there(*fields)) return refused;
   const bj::value* model = fields->if_contains("model");

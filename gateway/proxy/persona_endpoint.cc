@@ -16,6 +16,7 @@ namespace troupe {
 
 namespace {
 
+constexpr int kStoreRetryS = 2;
 constexpr int kTries = 4;  // where other gateways publish the same one
 
 int64_t unix_now_s() {
@@ -31,9 +32,16 @@ ApiError not_found(std::string_view name) {
   return error;
 }
 
-ApiError not_kept(const Status& why) {
-  return ApiError::unavailable(
-      absl::StrCat("the persona could not be kept, and is as it was: ", why.message()));
+// (What the store says has addresses and paths of the gateway's, which are no client's business.)
+ApiError not_kept(const Logger& log, std::string_view name, const Status& why) {
+  const bool others = absl::IsAborted(why);
+  if (!others)
+    log.warn("persona_not_kept", {{"persona", std::string(name)}, {"why", std::string(why.message())}});
+  ApiError error = ApiError::unavailable(
+      others ? "the persona could not be kept, and is as it was: others change it all the time; ask again"
+             : "the persona could not be kept, and is as it was: its store does not answer; ask again");
+  error.retry_after_s = kStoreRetryS;
+  return error;
 }
 
 std::string error_text(const CapturedExchange& asked) {
@@ -120,14 +128,18 @@ Task<void> PersonaEndpoint::show(Exchange& exchange) {
     co_await parts_.replies.refuse(exchange, context, go.error());
     co_return;
   }
+  HeaderList headers;
+  headers.emplace_back("etag", version->etag());
+  if (has_version(exchange.request(), *version)) {
+    co_await parts_.replies.answer(exchange, context, 304, "", std::move(headers));
+    co_return;
+  }
   bj::object out = persona_summary(*known, *version);
   add_persona_prompt(out, *version);
   if (!version->prefix_id.empty()) out["prefix"] = version->prefix_id;
   const auto definition = parse_json(version->definition);
   if (definition.ok()) out["definition"] = *definition;
   std::string text = to_json(out);
-  HeaderList headers;
-  headers.emplace_back("etag", version->etag());
   co_await parts_.replies.answer(exchange, context, 200, std::move(text), std::move(headers));
 }
 
@@ -178,7 +190,7 @@ Task<ApiResult<bool>> PersonaEndpoint::keep(const HttpRequest& request, Publicat
     if (kept.ok()) co_return true;
     if (!absl::IsAborted(kept)) break;
   }
-  co_return not_kept(kept);
+  co_return not_kept(core_.log, publication.name, kept);
 }
 
 // The model at which the card is computed; empty: the body must say, or there is none.
@@ -346,7 +358,7 @@ Task<void> PersonaEndpoint::erase(Exchange& exchange) {
     gone.name = name;
     const Status kept = co_await core_.personas.keeper->keep(std::move(gone));
     if (kept.ok()) break;
-    if (!absl::IsAborted(kept) || i + 1 == kTries) go = not_kept(kept);
+    if (!absl::IsAborted(kept) || i + 1 == kTries) go = not_kept(core_.log, name, kept);
   }
   if (!go.ok()) {
     co_await parts_.replies.refuse(exchange, context, go.error());

@@ -55,6 +55,10 @@ ApiResult<bool> check_persona_tags(const HttpRequest& request, const Persona* kn
   return true;
 }
 
+bool has_version(const HttpRequest& request, const PersonaVersion& version) {
+  return lists_tag(request.header("if-none-match"), version.etag());
+}
+
 ApiResult<int64_t> persona_version_of(const HttpRequest& request) {
   constexpr std::string_view kName = "version=";
   const size_t query = request.target.find('?');

@@ -20,6 +20,8 @@ std::string persona_name_of(std::string_view path);
 
 // If-Match and If-None-Match, against the last version; null: there is none. The error: 412.
 ApiResult<bool> check_persona_tags(const HttpRequest& request, const Persona* known);
+// If-None-Match of a GET names this version, which the client has: 304.
+bool has_version(const HttpRequest& request, const PersonaVersion& version);
 // ?version=N of a GET; 0: none is named.
 ApiResult<int64_t> persona_version_of(const HttpRequest& request);
 

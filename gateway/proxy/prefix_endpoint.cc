@@ -73,7 +73,8 @@ bj::object said_by(const std::string& id, const ForwardResult& result, bool unkn
   return said;
 }
 
-ApiError not_supported(const std::string& model) {
+ApiError not_supported(const RoutedRequest& routed) {
+  const std::string& model = routed.asked_model.empty() ? routed.model : routed.asked_model;
   ApiError error = ApiError::unsupported(
       "",
       absl::StrCat("no worker that serves '", model, "' computes prefixes ahead of use (POST /v1/prefixes)"));
@@ -106,12 +107,12 @@ Task<ApiResult<bool>> PrefixEndpoint::admit(Exchange& exchange, RequestContext& 
     go = co_await parts_.intake.prepare_after_look(exchange, parse_prefix, context);
   if (go.ok()) go = pins_.allow(exchange.request(), context);
   if (go.ok() && parts_.admission.has_account(exchange.request(), context))
-    go = co_await parts_.admission.take_holds(context);
+    go = co_await parts_.admission.take_holds(exchange.request(), context);
   if (go.ok()) go = parts_.admission.arrive(context);
   if (go.ok() && context.admission_ticket->waits()) go = co_await parts_.admission.wait(context);
   if (go.ok() && context.waited &&
       context.flow.choose(core_.flow_context(), core_.clock.now()) == route::Action::kRefuse)
-    go = parts_.replies.no_candidate(context.routed.model);
+    go = parts_.replies.no_candidate(context.routed.model, context.routed.asked_model);
   co_return go;
 }
 
@@ -262,6 +263,9 @@ Task<void> PrefixEndpoint::answer_made(Exchange& exchange, RequestContext& conte
     nodes.emplace_back(
         said_by(parts_.replies.node_name(context, ask.node), ask.result, ask.is_unknown_there()));
   }
+  // (The name by which the client knows the model.)
+  if (!context.routed.asked_model.empty() && body.contains("model"))
+    body["model"] = context.routed.asked_model;
   body["nodes"] = std::move(nodes);
   std::string text = to_json(body);
   co_await parts_.replies.answer(exchange, context, 200, std::move(text));
@@ -273,7 +277,7 @@ Task<void> PrefixEndpoint::answer_not_made(Exchange& exchange, RequestContext& c
   const auto could = [](const Ask& ask) { return !ask.is_unknown_there(); };
   const auto last = std::find_if(asks.rbegin(), asks.rend(), could);
   if (last == asks.rend()) {
-    const ApiError error = not_supported(context.routed.model);
+    const ApiError error = not_supported(context.routed);
     co_await parts_.replies.refuse(exchange, context, error);
   } else {
     co_await parts_.replies.give_up(exchange, context, last->result);

@@ -223,7 +223,7 @@ Task<void> Proxy::route_and_forward(Exchange& exchange, ForwardParser parse) {
   const bool judges_answer =
       hook != nullptr && context.routed.generates && hook->options().answer != AnswerModeration::kOff;
   if (go.ok() && admission_.has_account(exchange.request(), context))
-    go = co_await admission_.take_holds(context);
+    go = co_await admission_.take_holds(exchange.request(), context);
   if (go.ok() && hook != nullptr && hook->options().before && context.routed.takes_room())
     go = co_await moderate_prompt(*hook, exchange.request(), context);
   if (go.ok()) go = admission_.arrive(context);

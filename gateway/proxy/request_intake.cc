@@ -13,7 +13,8 @@ namespace troupe {
 namespace {
 
 // Writes into the body what the client may not decide alone: a tenant's salt, and a priority no earlier than
-// its key's.
+// its key's. A prefix may be sent to workers again as it is kept, so it names the model that a route leads
+// to.
 void rewrite(const HttpRequest& request, RequestContext& context) {
   const RoutedRequest& routed = context.routed;
   std::vector<JsonPatch> members;
@@ -28,6 +29,11 @@ void rewrite(const HttpRequest& request, RequestContext& context) {
   if (routed.persona != nullptr) {
     members.push_back({.name = "persona", .takes_away = true});
     members.push_back({"messages", std::move(context.routed.persona->messages_json)});
+  }
+  if (routed.prefills && !routed.asked_model.empty()) {
+    JsonPatch model{"model", {}};
+    append_json_string(model.json, routed.model);
+    members.push_back(std::move(model));
   }
   if (!members.empty()) context.body = with_members(request.body, members);
 }

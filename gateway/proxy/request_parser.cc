@@ -46,7 +46,12 @@ ApiResult<RoutedRequest> parse_tokenize(const HttpRequest& request, const Reques
 ApiResult<RoutedRequest> parse_detokenize(const HttpRequest& request, const RequestParserInput& input) {
   auto parsed = parse_detokenize_request(request.body, input.options.api);
   if (!parsed.ok()) return parsed.error();
-  return text_only(std::move(parsed->model));
+  GenerateRequest named;
+  named.model = std::move(parsed->model);
+  std::string asked = follow_route(request, input, named);
+  RoutedRequest routed = text_only(std::move(named.model));
+  routed.asked_model = std::move(asked);
+  return routed;
 }
 
 }  // namespace
@@ -57,6 +62,10 @@ ForwardParser forward_parser(std::string_view path) {
   if (path == "/tokenize") return parse_tokenize;
   if (path == "/detokenize") return parse_detokenize;
   return nullptr;
+}
+
+bool costs_tokens(const HttpRequest& request, const RoutedRequest& routed) {
+  return routed.takes_room() && request.path != "/v1/messages/count_tokens";
 }
 
 ApiResult<Duration> timeout_of(const HttpRequest& request, const RequestParserOptions& options) {

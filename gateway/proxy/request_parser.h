@@ -46,6 +46,9 @@ struct RoutedRequest {
   std::string asked_model;  // as the client named it, where a route leads to another; else empty
 };
 
+// A client pays for its tokens: not where a text is only converted to tokens, or they are counted.
+bool costs_tokens(const HttpRequest& request, const RoutedRequest& routed);
+
 struct RequestParserOptions {
   ApiLimits api{.takes_personas = true};
   Duration request_timeout = std::chrono::seconds(1800);

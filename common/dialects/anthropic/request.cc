@@ -213,6 +213,7 @@ ApiResult<TranslatedRequest> translate_count(std::string_view, std::string_view 
   if (!fields.ok()) return fields.error();
   TranslatedRequest out;
   out.path = "/tokenize";
+  if (auto fault = refuse_persona(*fields)) return *std::move(fault);
   bj::object chat;
   if (auto fault = read_prompt(*fields, chat, out)) return *std::move(fault);
   // A chat's prompt is made of these, too; the rest has no tokens.

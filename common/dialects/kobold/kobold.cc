@@ -196,7 +196,7 @@ ApiResult<TranslatedRequest> generate(std::string_view body, bool collects) {
   TranslatedRequest out;
   out.path = "/v1/completions";
   out.renames = {
-      {"max_tokens", "max_length"}, {"include_stop_str_in_output", "trim_stop"}, {"stop", "stop_sequence"}};
+      {"max_tokens", "max_length"}, {"include_stop_str_in_output", "!trim_stop"}, {"stop", "stop_sequence"}};
   bj::object completion;
   if (auto fault = read_generate(*fields, completion, out)) return *std::move(fault);
   add_rest(*std::move(fields), completion);
@@ -225,6 +225,7 @@ ApiResult<TranslatedRequest> translate_count(std::string_view, std::string_view 
   if (!fields.ok()) return fields.error();
   TranslatedRequest out;
   out.path = "/tokenize";
+  if (auto fault = refuse_persona(*fields)) return *std::move(fault);
   bj::object text;
   std::optional<std::string> prompt;
   if (auto fault = take_text(*fields, "prompt", prompt)) return *std::move(fault);

@@ -113,6 +113,7 @@ ApiResult<TranslatedRequest> translate_encode(std::string_view path, std::string
   if (!fields.ok()) return fields.error();
   TranslatedRequest out;
   out.path = "/tokenize";
+  if (auto fault = refuse_persona(*fields)) return *std::move(fault);
   bj::object text;
   const bj::value given = take(*fields, "text");
   if (given.is_null()) return required("text", "a string, or a chat's messages");

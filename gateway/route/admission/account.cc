@@ -16,7 +16,7 @@ constexpr size_t kDay = static_cast<size_t>(AccountLimit::kTokensPerDay);
 constexpr int64_t kTokensMax = 1'000'000'000;
 
 int64_t amount_of(size_t window, int64_t tokens) {
-  return window == kRequests ? 1 : std::clamp<int64_t>(tokens, 1, kTokensMax);
+  return window == kRequests ? 1 : std::clamp<int64_t>(tokens, 0, kTokensMax);
 }
 
 }  // namespace
@@ -67,7 +67,8 @@ Account::Answer Account::begin(const AccountTerms& terms, int64_t tokens, int64_
     if (limit <= 0) continue;
     const int64_t most = asks_store(terms, unix_ms) ? limit : capacity(terms, i, unix_ms);
     const int64_t needed = WindowBudget::needed(amount_of(i, tokens), most);
-    if (windows_[i].taken() + needed <= capacity(terms, i, unix_ms)) continue;
+    // (One that takes nothing of a window may come where others have used more than there was.)
+    if (needed <= 0 || windows_[i].taken() + needed <= capacity(terms, i, unix_ms)) continue;
     const int64_t ends_in_ms = windows_[i].ends_in_ms(unix_ms);
     const bool refused = !asks;
     if (refused) return {Answer::Kind::kRefused, static_cast<AccountLimit>(i), ends_in_ms, {}};
@@ -142,8 +143,8 @@ Account::View Account::view(const AccountTerms& terms, size_t window, int64_t un
   if (limit <= 0) return {};
   const WindowBudget& budget = windows_[window];
   int64_t room = capacity(terms, window, unix_ms) - budget.taken();
-  // (Nothing is known of the store before the first grant of a window.)
-  if (asks_store(terms, unix_ms)) room += budget.granted() > 0 ? budget.left_elsewhere() : limit;
+  // (Nothing is known of the store before its first word in a window.)
+  if (asks_store(terms, unix_ms)) room += budget.is_told() ? budget.left_elsewhere() : limit;
   return {limit, std::clamp<int64_t>(room, 0, limit), budget.ends_in_ms(unix_ms)};
 }
 

@@ -75,6 +75,7 @@ class Account {
     int64_t wait_ms = 0;  // until there may be room again: a window's end; of requests at once a guess
     Hold hold;
   };
+  // `tokens`: about; 0: it takes none, and no limit of tokens concerns it.
   Answer begin(const AccountTerms& terms, int64_t tokens, int64_t unix_ms);
   void settle(const Hold& hold, int64_t tokens, int64_t unix_ms);
   // Instead of settle(): the request was refused elsewhere, and counts nowhere.

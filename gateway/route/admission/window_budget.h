@@ -43,7 +43,9 @@ class WindowBudget {
   // In use or held.
   int64_t taken() const { return used_ + held_; }
   int64_t granted() const { return granted_; }
-  // The store's last word on what is left there in this window.
+  // The store has said what is left there in this window,
+  bool is_told() const { return left_elsewhere_ >= 0; }
+  // and this is its last word. REQUIRES: is_told().
   int64_t left_elsewhere() const { return left_elsewhere_; }
 
   // A request of more than the whole limit has its turn in a window of which nothing was used.
@@ -75,7 +77,7 @@ class WindowBudget {
   int64_t length_s_;
   int64_t window_ = -1;
   int64_t used_ = 0, held_ = 0;
-  int64_t granted_ = 0, left_elsewhere_ = 0;
+  int64_t granted_ = 0, left_elsewhere_ = -1;
 };
 
 }  // namespace troupe::route

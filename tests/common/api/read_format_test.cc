@@ -85,6 +85,8 @@ TEST(ReadFormat, FaultsNameTheField) {
   EXPECT_EQ(param(R"("guided_regex":7)"), "guided_regex");
   EXPECT_EQ(param(R"("guided_choice":["a",7])"), "guided_choice");
   EXPECT_EQ(param(R"("structured_outputs":{"disable_any_whitespace":true})"), "structured_outputs");
+  EXPECT_EQ(param(R"("structured_outputs":{"choice":[]})"), "structured_outputs.choice");
+  EXPECT_THAT(chat(R"("structured_outputs":{"choice":[]})").error().message, HasSubstr("empty"));
   EXPECT_EQ(param(R"("structured_outputs":{"json":{"a":1},"whitespace_pattern":" "})"),
             "structured_outputs.whitespace_pattern");
   EXPECT_EQ(param(R"("guided_whitespace_pattern":" ")"), "guided_whitespace_pattern");

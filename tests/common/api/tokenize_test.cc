@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "common/api/prefix.h"
 #include "common/json/json.h"
 
 namespace troupe::api_tokenize_test {
@@ -54,6 +55,19 @@ TEST(ApiTokenize, ReadsChatAndItsDefaults) {
   EXPECT_EQ(request->source.chat_template_kwargs_json, R"({"k":1})");
   EXPECT_FALSE(request->add_special_tokens);
   EXPECT_FALSE(request->add_generation_prompt);
+}
+
+TEST(ApiTokenize, APersonaIsRefusedAndNotLeftOutOfTheCount) {
+  const auto fault =
+      parse_tokenize_request(R"({"messages":[{"role":"user","content":"Hi"}],"persona":"mira"})");
+  ASSERT_FALSE(fault.ok());
+  EXPECT_EQ(fault.error().param, "persona");
+  EXPECT_EQ(fault.error().code, "unsupported_parameter");
+  const auto prefix = parse_prefix_request(
+      R"({"model":"m","messages":[{"role":"system","content":"Hi"}],"persona":{"name":"mira"}})");
+  ASSERT_FALSE(prefix.ok());
+  EXPECT_EQ(prefix.error().param, "persona");
+  EXPECT_EQ(prefix.error().code, "unsupported_parameter");
 }
 
 TEST(ApiTokenize, ErrorsNameTheField) {

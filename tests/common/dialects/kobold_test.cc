@@ -53,6 +53,24 @@ TEST(KoboldRequest, HasItsOwnDefaults) {
   EXPECT_GT(request.context_tokens_max, 1 << 30);
 }
 
+TEST(KoboldRequest, AFlagThatSaysTheOppositeIsRefusedInItsOwnWords) {
+  const AnswerError error = refusal(kGenerate, R"({"prompt": "x", "trim_stop": false})");
+  EXPECT_EQ(error.message, "'trim_stop' is not supported here; leave it out or set it to true.");
+}
+
+TEST(Dialects, APersonaIsRefusedWhereTokensAreCounted) {
+  const std::pair<std::string_view, std::string> cases[] = {
+      {"/v1/messages/count_tokens", R"({"messages": [{"role": "user", "content": "x"}], "persona": "mira"})"},
+      {"/v1/token/encode", R"({"text": "x", "persona": "mira"})"},
+      {"/api/extra/tokencount", R"({"prompt": "x", "persona": "mira"})"},
+  };
+  for (const auto& [path, body] : cases) {
+    const AnswerError error = refusal(path, body);
+    EXPECT_EQ(error.status, 400) << path;
+    EXPECT_EQ(error.param, "persona") << path;
+  }
+}
+
 TEST(KoboldRequest, ErrorsNameTheClientsField) {
   const std::pair<std::string, std::string> cases[] = {
       {"{}", "prompt"},

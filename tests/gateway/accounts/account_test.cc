@@ -127,6 +127,19 @@ TEST(Account, WithoutAStoreGatewaysHaveParts) {
   EXPECT_EQ(admitted, 10);
 }
 
+TEST(Account, ARequestThatTakesNoTokensIsNotHeldUpByTheirLimits) {
+  Account account;
+  const AccountTerms terms = terms_of({.requests_per_min = 3, .tokens_per_day = 100});
+  account.settle(account.begin(terms, 100, kNoon).hold, 120, kNoon);
+  ASSERT_EQ(account.begin(terms, 1, kNoon).kind, Kind::kRefused);
+  const auto count = account.begin(terms, 0, kNoon);
+  ASSERT_EQ(count.kind, Kind::kAdmitted);
+  account.settle(count.hold, 0, kNoon);
+  EXPECT_EQ(account.requests_view(terms, kNoon).remaining, 1);
+  EXPECT_EQ(account.begin(terms, 0, kNoon).kind, Kind::kAdmitted);
+  EXPECT_EQ(account.begin(terms, 0, kNoon).limit, AccountLimit::kRequestsPerMinute);
+}
+
 TEST(AccountRecord, ReadsWhatItWrites) {
   AccountRecord record;
   record.windows = {7, 8, 9};
@@ -211,6 +224,17 @@ TEST(LeasedAccounts, WhatIsUsedBeyondAGrantIsToldAndWhatIsNotUsedGivenBack) {
       << "the other one holds all that is left";
   fleet.record.give_back(fleet.accounts[1].give_back(fleet.terms, kNoon + 200));
   EXPECT_EQ(fleet.begin(0, 100, kNoon + 400, 0).kind, Kind::kAdmitted);
+}
+
+TEST(LeasedAccounts, AGatewayThatHasServedNothingShowsWhatIsLeftOfTheRecord) {
+  Fleet fleet(2, {.tokens_per_min = 1000}, 1);
+  const auto all = fleet.begin(0, 995, kNoon, 0);
+  ASSERT_EQ(all.kind, Kind::kAdmitted);
+  ASSERT_EQ(fleet.begin(1, 50, kNoon, 0).kind, Kind::kRefused);
+  const int64_t left = 1000 - fleet.record.granted[1];
+  EXPECT_LE(left, 5);
+  EXPECT_EQ(fleet.accounts[1].tokens_view(fleet.terms, kNoon).remaining, left);
+  EXPECT_EQ(fleet.accounts[1].tokens_view(fleet.terms, kNoon + 60'000).remaining, 1000) << "a new window";
 }
 
 TEST(LeasedAccounts, AStoreThatIsAwayLeavesEachItsPart) {
