@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "gateway/access/moderated_prompt.h"
 #include "gateway/upstream/answer_content.h"
 #include "gateway/upstream/sse_lines.h"
 #include "gateway/upstream/stream_events.h"
@@ -40,7 +41,16 @@ ModerationHook::Subject subject_of(const RequestContext& context, std::string_vi
 
 Task<ApiResult<bool>> moderate_prompt(ModerationHook& hook, const HttpRequest& request,
                                       RequestContext& context) {
-  std::string text = text_of_prompt(request.body);
+  std::string text;
+  if (hook.options().prompt == PromptModeration::kLast) {
+    text = text_of_prompt(request.body);
+  } else {
+    ModeratedPrompt prompt = whole_prompt(request.body);
+    if (prompt.token_ids)
+      co_return ApiError::bad_field("prompt",
+                                    "token ids cannot be judged by this service's moderation: send text");
+    text = std::move(prompt.text);
+  }
   if (text.empty()) co_return true;
   const ModerationHook::Subject subject = subject_of(context, "prompt");
   const ModerationVerdict verdict = co_await hook.ask(subject, std::move(text));
@@ -88,7 +98,8 @@ Task<std::string> ModeratedExchange::judge() {
   std::string out;
   while (auto window = held_.next_window()) {
     const ModerationVerdict verdict = co_await ask(window->choice, std::move(window->text));
-    if (verdict.kind == Kind::kBlock) {
+    if (verdict.kind == Kind::kBlock || (verdict.kind == Kind::kRedact && window->has_calls)) {
+      note_verdict(context_, Kind::kBlock);
       context_.account.cut_short = context_.worker.progress.enough = true;
       out += blocked_events(held_.last_chunk(), window->choice);
       co_return out;
