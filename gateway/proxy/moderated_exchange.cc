@@ -37,6 +37,14 @@ ModerationHook::Subject subject_of(const RequestContext& context, std::string_vi
   return subject;
 }
 
+// Headers were made before the answer was judged.
+HeaderList with_verdict(HeaderList headers, const RequestContext& context) {
+  constexpr std::string_view kName = "x-troupe-moderation";
+  std::erase_if(headers, [kName](const auto& header) { return header.first == kName; });
+  if (!context.account.verdict.empty()) headers.emplace_back(kName, context.account.verdict);
+  return headers;
+}
+
 }  // namespace
 
 Task<ApiResult<bool>> moderate_prompt(ModerationHook& hook, const HttpRequest& request,
@@ -135,7 +143,7 @@ Task<void> ModeratedExchange::write(std::string_view bytes) {
 Task<void> ModeratedExchange::finish() {
   if (gathered_) {
     std::string body = co_await judge_whole(std::move(gathered_->body));
-    co_await inner_.respond(200, gathered_->headers, std::move(body));
+    co_await inner_.respond(200, with_verdict(gathered_->headers, context_), std::move(body));
     co_return;
   }
   if (events_ && !context_.account.cut_short) {
@@ -163,7 +171,7 @@ Task<std::string> ModeratedExchange::judge_whole(std::string body) {
 Task<void> ModeratedExchange::respond(int status, const HeaderList& headers, std::string body) {
   started_ = true;
   if (status == 200) body = co_await judge_whole(std::move(body));
-  co_await inner_.respond(status, headers, std::move(body));
+  co_await inner_.respond(status, with_verdict(headers, context_), std::move(body));
 }
 
 }  // namespace troupe

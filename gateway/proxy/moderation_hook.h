@@ -32,8 +32,8 @@ struct ModerationOptions {
   std::string model;         // for kOpenai; empty: none is named
   std::string api_key_file;  // sent as Authorization: Bearer
   bool before = true;        // the prompt
-  PromptModeration prompt = PromptModeration::kAll;
   AnswerModeration answer = AnswerModeration::kOff;
+  PromptModeration prompt = PromptModeration::kAll;
   size_t window_bytes = 200;
   std::chrono::milliseconds timeout{1000};
   OnFailure on_timeout = OnFailure::kAllow, on_error = OnFailure::kAllow;
