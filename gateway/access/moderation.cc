@@ -52,16 +52,46 @@ bj::object* text_holder(bj::object& choice) {
   return &choice;
 }
 
-constexpr const char* kTextFields[] = {"reasoning", "reasoning_content", "content", "text"};
+constexpr const char* kTextFields[] = {"reasoning", "reasoning_content", "refusal", "content", "text"};
+
+// Some servers say thoughts under both names: they are one text.
+bool thinks_twice(const bj::object& holder) {
+  const std::string thoughts = string_at(holder, "reasoning");
+  return !thoughts.empty() && thoughts == string_at(holder, "reasoning_content");
+}
 
 std::string text_in(const bj::object& holder) {
-  std::string thoughts = string_at(holder, "reasoning");
-  if (thoughts.empty()) thoughts = string_at(holder, "reasoning_content");
-  return thoughts + string_at(holder, "content") + string_at(holder, "text");
+  std::string text;
+  const bool twice = thinks_twice(holder);
+  for (const std::string_view name : kTextFields)
+    if (!twice || name != "reasoning_content") text += string_at(holder, name);
+  return text;
+}
+
+void add_call(const bj::value* call, std::string& text) {
+  if (call == nullptr || !call->is_object()) return;
+  const std::string name = string_at(call->get_object(), "name");
+  if (!name.empty()) absl::StrAppend(&text, name, "\n");
+  const bj::value* arguments = call->get_object().if_contains("arguments");
+  if (arguments == nullptr || arguments->is_null()) return;
+  text += arguments->is_string() ? std::string(arguments->get_string()) : to_json(*arguments);
+}
+
+// Names and arguments of calls.
+std::string calls_in(const bj::object& holder) {
+  std::string text;
+  add_call(holder.if_contains("function_call"), text);
+  const bj::value* calls = holder.if_contains("tool_calls");
+  if (calls == nullptr || !calls->is_array()) return text;
+  for (const bj::value& call : calls->get_array())
+    if (call.is_object())
+      for (const char* kind : {"function", "custom"}) add_call(call.get_object().if_contains(kind), text);
+  return text;
 }
 
 // The last field that has a text gets the new one; the others have none.
 void set_text(bj::object& holder, std::string_view text) {
+  const bool twice = thinks_twice(holder);
   bj::value* last = nullptr;
   for (const char* name : kTextFields) {
     bj::value* value = holder.if_contains(name);
@@ -69,7 +99,30 @@ void set_text(bj::object& holder, std::string_view text) {
     if (!value->get_string().empty() || last == nullptr) last = value;
     value->get_string().clear();
   }
-  if (last != nullptr) *last = bj::string(text);
+  if (last == nullptr) return;
+  *last = bj::string(text);
+  if (twice && last == holder.if_contains("reasoning_content")) holder["reasoning"] = bj::string(text);
+}
+
+// Tokens say the text once more.
+void drop_tokens(bj::object& choice) {
+  if (choice.contains("logprobs")) choice["logprobs"] = nullptr;
+  for (const char* name : {"token_ids", "tokens"}) choice.erase(name);
+}
+
+// An event without its tokens: which of them a window's text is made of, a chunk does not say.
+std::string without_tokens(std::string_view event) {
+  if (event.find("logprobs") == std::string_view::npos && event.find("token") == std::string_view::npos)
+    return std::string(event);
+  auto chunk = parse_json(data_of(event));
+  bj::object* fields = chunk.ok() ? chunk->if_object() : nullptr;
+  bj::value* choices = fields == nullptr ? nullptr : fields->if_contains("choices");
+  if (choices == nullptr || !choices->is_array()) return std::string(event);
+  const std::string before = to_json(*chunk);
+  for (bj::value& choice : choices->get_array())
+    if (choice.is_object()) drop_tokens(choice.get_object());
+  std::string after = to_json(*chunk);
+  return after == before ? std::string(event) : absl::StrCat("data: ", after, "\n\n");
 }
 
 }  // namespace
@@ -172,7 +225,10 @@ EventText text_of_event(std::string_view event) {
   if (index != nullptr && index->is_int64()) out.choice = index->get_int64();
   const bj::value* finish = choice->if_contains("finish_reason");
   out.ends = finish != nullptr && finish->is_string();
-  if (const bj::object* holder = text_holder(*choice)) out.text = text_in(*holder);
+  if (const bj::object* holder = text_holder(*choice)) {
+    out.text = text_in(*holder);
+    out.calls = calls_in(*holder);
+  }
   return out;
 }
 
@@ -189,9 +245,12 @@ void HeldEvents::take(std::string_view event) {
   const EventText told = text_of_event(event);
   if (const std::string_view data = data_of(event); !data.empty()) last_chunk_ = data;
   Choice& choice = choices_.try_emplace(told.choice, window_bytes_).first->second;
-  Held held{std::string(event), told.choice, choice.came, choice.came + told.text.size()};
+  Held held{without_tokens(event), told.choice, choice.came, choice.came + told.text.size(), 0};
+  held.end = held.text_end + told.calls.size();
   choice.came = held.end;
+  if (!told.calls.empty()) choice.calls.emplace_back(held.text_end, held.end);
   choice.windows.feed(told.text);
+  choice.windows.feed(told.calls);
   choice.ended = choice.ended || told.ends;
   held_bytes_ += held.event.size();
   held_.push_back(std::move(held));
@@ -208,7 +267,9 @@ std::optional<HeldEvents::Window> HeldEvents::window_of(int64_t index, Choice& c
   if (!text || text->empty()) return std::nullopt;
   choice.asked += text->size();
   asked_choice_ = index;
-  return Window{index, *std::move(text)};
+  while (!choice.calls.empty() && choice.calls.front().second <= choice.judged) choice.calls.pop_front();
+  const bool has_calls = !choice.calls.empty() && choice.calls.front().first < choice.asked;
+  return Window{index, *std::move(text), has_calls};
 }
 
 std::optional<HeldEvents::Window> HeldEvents::next_window() {
@@ -238,7 +299,7 @@ std::string HeldEvents::event_to_send(const Held& held) {
   bool changed = false;
   const std::string own = text_of_event(held.event).text;
   for (const Judged& judged : choice.verdicts) {
-    const uint64_t begin = std::max(judged.begin, held.begin), end = std::min(judged.end, held.end);
+    const uint64_t begin = std::max(judged.begin, held.begin), end = std::min(judged.end, held.text_end);
     if (begin >= end) continue;
     if (!judged.instead) {
       text += own.substr(begin - held.begin, end - begin);
@@ -251,15 +312,16 @@ std::string HeldEvents::event_to_send(const Held& held) {
   return changed ? with_event_text(held.event, text) : held.event;
 }
 
+// (Notes go first: nothing comes after [DONE].)
 std::string HeldEvents::release() {
-  std::string out;
+  std::string out = std::exchange(notes_, {});
   while (!held_.empty() && held_.front().end <= choices_.at(held_.front().choice).judged) {
     const bool has_text = held_.front().end > held_.front().begin;
     out += has_text ? event_to_send(held_.front()) : held_.front().event;
     held_bytes_ -= held_.front().event.size();
     held_.pop_front();
   }
-  return out + std::exchange(notes_, {});
+  return out;
 }
 
 std::vector<std::string> texts_of_answer(std::string_view body) {
@@ -270,7 +332,7 @@ std::vector<std::string> texts_of_answer(std::string_view body) {
   if (choices == nullptr || !choices->is_array()) return texts;
   for (bj::value& choice : choices->get_array()) {
     bj::object* holder = choice.is_object() ? text_holder(choice.get_object()) : nullptr;
-    texts.push_back(holder == nullptr ? std::string() : text_in(*holder));
+    texts.push_back(holder == nullptr ? std::string() : text_in(*holder) + calls_in(*holder));
   }
   return texts;
 }
@@ -285,63 +347,19 @@ std::string with_answer_texts(std::string_view body, const std::vector<JudgedTex
     if (!all[i].is_object()) continue;
     bj::object& choice = all[i].get_object();
     bj::object* const holder = text_holder(choice);
-    if (judged[i].blocked) {
+    if (judged[i].blocked || judged[i].instead) drop_tokens(choice);
+    // (No other text can be a call's arguments.)
+    const bool calls = holder != nullptr && !calls_in(*holder).empty();
+    if (judged[i].blocked || (judged[i].instead && calls)) {
       choice["finish_reason"] = "content_filter";
-      if (choice.contains("logprobs")) choice["logprobs"] = nullptr;
-      if (holder != nullptr && holder->contains("tool_calls")) holder->erase("tool_calls");
+      for (const char* name : {"tool_calls", "function_call"})
+        if (holder != nullptr) holder->erase(name);
       if (holder != nullptr) set_text(*holder, "");
     } else if (judged[i].instead && holder != nullptr) {
       set_text(*holder, *judged[i].instead);
     }
   }
   return to_json(*answer);
-}
-
-namespace {
-
-// A text, or the texts of parts.
-std::string text_of_content(const bj::value& content) {
-  if (content.is_string()) return std::string(content.get_string());
-  std::string text;
-  if (!content.is_array()) return text;
-  for (const bj::value& part : content.get_array()) {
-    if (part.is_string())
-      absl::StrAppend(&text, text.empty() ? "" : "\n", to_absl(std::string_view(part.get_string())));
-    if (!part.is_object()) continue;
-    const std::string own = part.get_object().contains("content")
-                                ? text_of_content(part.get_object().at("content"))
-                                : string_at(part.get_object(), "text");
-    if (!own.empty()) absl::StrAppend(&text, text.empty() ? "" : "\n", own);
-  }
-  return text;
-}
-
-}  // namespace
-
-std::string text_of_prompt(std::string_view body) {
-  const auto value = parse_json(body);
-  const bj::object* fields = value.ok() ? value->if_object() : nullptr;
-  if (fields == nullptr) return {};
-  const bj::value* messages = fields->if_contains("messages");
-  if (messages == nullptr || !messages->is_array()) {
-    for (const char* name : {"prompt", "input", "query"})
-      if (const bj::value* text = fields->if_contains(name)) return text_of_content(*text);
-    return {};
-  }
-  std::string text;
-  bool answered = false;
-  for (const bj::value& message : messages->get_array()) {
-    if (!message.is_object()) continue;
-    // (The last one may be the beginning of the answer that is asked for.)
-    answered = answered || string_at(message.get_object(), "role") == "assistant";
-    if (string_at(message.get_object(), "role") == "assistant") continue;
-    const bj::value* content = message.get_object().if_contains("content");
-    const std::string own = content == nullptr ? std::string() : text_of_content(*content);
-    if (own.empty()) continue;
-    if (std::exchange(answered, false)) text.clear();
-    absl::StrAppend(&text, text.empty() ? "" : "\n", own);
-  }
-  return text;
 }
 
 std::string blocked_events(std::string_view chunk, int64_t choice) {

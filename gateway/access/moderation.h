@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace troupe {
@@ -59,13 +60,15 @@ class SentenceWindows {
 struct EventText {
   int64_t choice = 0;
   std::string text;
+  std::string calls;  // names and arguments of tool calls, after the text
   bool ends = false;  // the choice has its finish reason with it
 };
 EventText text_of_event(std::string_view event);
 // The event with another text in its place.
 std::string with_event_text(std::string_view event, std::string_view text);
 
-// Events in their order, each let go once all windows of its text have a verdict.
+// Events in their order, each let go once all windows of its text have a verdict; without logprobs and token
+// ids, which would say a redacted text.
 class HeldEvents {
  public:
   // `whole`: the window is a choice's whole text.
@@ -79,10 +82,11 @@ class HeldEvents {
   struct Window {
     int64_t choice = 0;
     std::string text;
+    bool has_calls = false;  // a tool call's name or arguments: another text cannot take its place
   };
   // The next window that wants a verdict. REQUIRES: the last one got it.
   std::optional<Window> next_window();
-  // REQUIRES: of the last next_window(), and not kBlock.
+  // REQUIRES: of the last next_window(), and not kBlock; of one with calls not kRedact.
   void verdict(const ModerationVerdict& verdict);
   // Events that may go now, and comments with the notes of their windows.
   std::string release();
@@ -102,12 +106,13 @@ class HeldEvents {
     uint64_t asked = 0;   // of them in windows
     uint64_t judged = 0;  // of them with a verdict
     bool ended = false;
-    std::deque<Judged> verdicts;  // those that events held still need
+    std::deque<Judged> verdicts;                      // those that events held still need
+    std::deque<std::pair<uint64_t, uint64_t>> calls;  // where they are
   };
   struct Held {
     std::string event;
     int64_t choice = 0;
-    uint64_t begin = 0, end = 0;
+    uint64_t begin = 0, text_end = 0, end = 0;  // its calls come after its text
   };
   std::optional<Window> window_of(int64_t index, Choice& choice);
   std::string event_to_send(const Held& held);
@@ -123,17 +128,13 @@ class HeldEvents {
 
 // The texts of a whole answer's choices, by place.
 std::vector<std::string> texts_of_answer(std::string_view body);
-// The answer with other texts (nullopt: its own), and with finish_reason content_filter where a text was
-// blocked, whose choice then has none.
+// The answer with other texts (nullopt: its own) and then no logprobs, and with finish_reason content_filter
+// where a text was blocked, or one with tool calls was to be another, whose choice then has none.
 struct JudgedText {
   std::optional<std::string> instead;
   bool blocked = false;
 };
 std::string with_answer_texts(std::string_view body, const std::vector<JudgedText>& judged);
-
-// The text that a prompt asks with: the texts after the last answer that has any, of a chat; the prompt, of a
-// completion; of other bodies their `input`. Empty: there is none.
-std::string text_of_prompt(std::string_view body);
 
 // The last event of a stream that is blocked, made from a chunk of it, and [DONE].
 std::string blocked_events(std::string_view chunk, int64_t choice);

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "gateway/access/moderated_prompt.h"
 #include "gateway/upstream/answer_content.h"
 #include "gateway/upstream/sse_lines.h"
 #include "gateway/upstream/stream_events.h"
@@ -36,11 +37,28 @@ ModerationHook::Subject subject_of(const RequestContext& context, std::string_vi
   return subject;
 }
 
+// Headers were made before the answer was judged.
+HeaderList with_verdict(HeaderList headers, const RequestContext& context) {
+  constexpr std::string_view kName = "x-troupe-moderation";
+  std::erase_if(headers, [kName](const auto& header) { return header.first == kName; });
+  if (!context.account.verdict.empty()) headers.emplace_back(kName, context.account.verdict);
+  return headers;
+}
+
 }  // namespace
 
 Task<ApiResult<bool>> moderate_prompt(ModerationHook& hook, const HttpRequest& request,
                                       RequestContext& context) {
-  std::string text = text_of_prompt(request.body);
+  std::string text;
+  if (hook.options().prompt == PromptModeration::kLast) {
+    text = text_of_prompt(request.body);
+  } else {
+    ModeratedPrompt prompt = whole_prompt(request.body);
+    if (prompt.token_ids)
+      co_return ApiError::bad_field("prompt",
+                                    "token ids cannot be judged by this service's moderation: send text");
+    text = std::move(prompt.text);
+  }
   if (text.empty()) co_return true;
   const ModerationHook::Subject subject = subject_of(context, "prompt");
   const ModerationVerdict verdict = co_await hook.ask(subject, std::move(text));
@@ -88,7 +106,8 @@ Task<std::string> ModeratedExchange::judge() {
   std::string out;
   while (auto window = held_.next_window()) {
     const ModerationVerdict verdict = co_await ask(window->choice, std::move(window->text));
-    if (verdict.kind == Kind::kBlock) {
+    if (verdict.kind == Kind::kBlock || (verdict.kind == Kind::kRedact && window->has_calls)) {
+      note_verdict(context_, Kind::kBlock);
       context_.account.cut_short = context_.worker.progress.enough = true;
       out += blocked_events(held_.last_chunk(), window->choice);
       co_return out;
@@ -124,7 +143,7 @@ Task<void> ModeratedExchange::write(std::string_view bytes) {
 Task<void> ModeratedExchange::finish() {
   if (gathered_) {
     std::string body = co_await judge_whole(std::move(gathered_->body));
-    co_await inner_.respond(200, gathered_->headers, std::move(body));
+    co_await inner_.respond(200, with_verdict(gathered_->headers, context_), std::move(body));
     co_return;
   }
   if (events_ && !context_.account.cut_short) {
@@ -152,7 +171,7 @@ Task<std::string> ModeratedExchange::judge_whole(std::string body) {
 Task<void> ModeratedExchange::respond(int status, const HeaderList& headers, std::string body) {
   started_ = true;
   if (status == 200) body = co_await judge_whole(std::move(body));
-  co_await inner_.respond(status, headers, std::move(body));
+  co_await inner_.respond(status, with_verdict(headers, context_), std::move(body));
 }
 
 }  // namespace troupe

@@ -18,6 +18,8 @@ constexpr EnumName<ModerationForm> kForms[] = {{"troupe", ModerationForm::kTroup
 constexpr EnumName<AnswerModeration> kAnswers[] = {{"off", AnswerModeration::kOff},
                                                    {"window", AnswerModeration::kWindow},
                                                    {"whole", AnswerModeration::kWhole}};
+constexpr EnumName<PromptModeration> kPrompts[] = {{"all", PromptModeration::kAll},
+                                                   {"last", PromptModeration::kLast}};
 constexpr EnumName<OnFailure> kOnFailure[] = {{"allow", OnFailure::kAllow}, {"block", OnFailure::kBlock}};
 constexpr EnumName<ModerationVerdict::Kind> kFlagged[] = {{"block", ModerationVerdict::Kind::kBlock},
                                                           {"annotate", ModerationVerdict::Kind::kAnnotate}};
@@ -43,6 +45,9 @@ void describe(SettingsSchema& schema, ModerationOptions& options) {
   schema.add("moderation.model", &options.model, "named in requests of kind openai_moderation; empty: none");
   schema.add("moderation.api_key_file", &options.api_key_file, "file of the key that it wants; empty: none");
   schema.add("moderation.before", &options.before, "judge the prompt, before a worker gets it");
+  schema.add_enum(
+      "moderation.prompt", &options.prompt, kPrompts,
+      "what of it: all that the client sent, or what came after the last answer, which a client can claim");
   schema.add_enum("moderation.answer", &options.answer, kAnswers,
                   "judge the answer: by windows of sentences, each held until it has its verdict, or whole");
   schema

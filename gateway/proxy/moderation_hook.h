@@ -23,6 +23,7 @@ class SettingsSchema;
 
 enum class ModerationForm : uint8_t { kTroupe, kOpenai };
 enum class AnswerModeration : uint8_t { kOff, kWindow, kWhole };
+enum class PromptModeration : uint8_t { kAll, kLast };
 enum class OnFailure : uint8_t { kAllow, kBlock };
 
 struct ModerationOptions {
@@ -32,6 +33,7 @@ struct ModerationOptions {
   std::string api_key_file;  // sent as Authorization: Bearer
   bool before = true;        // the prompt
   AnswerModeration answer = AnswerModeration::kOff;
+  PromptModeration prompt = PromptModeration::kAll;
   size_t window_bytes = 200;
   std::chrono::milliseconds timeout{1000};
   OnFailure on_timeout = OnFailure::kAllow, on_error = OnFailure::kAllow;

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "common/json/json.h"
+#include "gateway/access/moderated_prompt.h"
 
 namespace troupe {
 namespace {
@@ -162,6 +163,64 @@ TEST(HeldEvents, RandomCutsGiveTheSameTextAndWindows) {
   }
 }
 
+TEST(HeldEvents, NoTokensOfARedactedTextPass) {
+  HeldEvents held(1, true);
+  held.take(R"(data: {"choices":[{"index":0,"delta":{"content":"bad"},)"
+            R"("logprobs":{"content":[{"token":"bad"}]},"token_ids":[7]}]})"
+            "\n\n");
+  held.end();
+  ASSERT_TRUE(held.next_window());
+  held.verdict({Kind::kRedact, "[gone]", "why"});
+  const std::string sent = held.release();
+  EXPECT_EQ(text_of(sent), "[gone]");
+  EXPECT_EQ(sent.find("bad"), std::string::npos) << sent;
+  EXPECT_EQ(sent.find("token_ids"), std::string::npos) << sent;
+}
+
+TEST(HeldEvents, CallsAreJudgedLikeText) {
+  HeldEvents held(1000, false);
+  const std::string begin =
+      R"(data: {"choices":[{"index":0,"delta":{"tool_calls":[{"function":{"name":"f","arguments":"{\"a"}}]}}]})"
+      "\n\n";
+  const std::string end =
+      R"(data: {"choices":[{"index":0,"delta":{"tool_calls":[{"function":{"arguments":"\":1}"}}]}}]})"
+      "\n\n";
+  held.take(begin);
+  held.take(end);
+  EXPECT_EQ(held.release(), "");
+  held.end();
+  const auto window = held.next_window();
+  ASSERT_TRUE(window);
+  EXPECT_EQ(window->text, "f\n{\"a\":1}");
+  EXPECT_TRUE(window->has_calls);
+  held.verdict({});
+  EXPECT_EQ(held.release(), begin + end);
+}
+
+TEST(HeldEvents, ThoughtsUnderTwoNamesAreOneText) {
+  const std::string both =
+      R"(data: {"choices":[{"index":0,"delta":{"reasoning":"bad","reasoning_content":"bad"}}]})"
+      "\n\n";
+  EXPECT_EQ(text_of_event(both).text, "bad");
+  EXPECT_EQ(with_event_text(both, "[gone]"),
+            R"(data: {"choices":[{"index":0,"delta":{"reasoning":"[gone]","reasoning_content":"[gone]"}}]})"
+            "\n\n");
+  EXPECT_EQ(text_of_event(R"(data: {"choices":[{"delta":{"reasoning":"a","reasoning_content":"b"}}]})").text,
+            "ab");
+}
+
+TEST(HeldEvents, NotesComeBeforeTheLastEvent) {
+  HeldEvents held(1, true);
+  held.take(event("Fine."));
+  held.take("data: [DONE]\n\n");
+  held.end();
+  ASSERT_TRUE(held.next_window());
+  held.verdict({Kind::kAnnotate, "", "why"});
+  const std::string sent = held.release();
+  EXPECT_TRUE(sent.ends_with("data: [DONE]\n\n")) << sent;
+  EXPECT_NE(sent.find(": moderation "), std::string::npos);
+}
+
 TEST(Verdict, IsReadStrictly) {
   EXPECT_EQ(parse_verdict(R"({"verdict":"allow"})")->kind, Kind::kAllow);
   EXPECT_EQ(parse_verdict(R"({"verdict":"redact","text":"x","note":"n"})")->text, "x");
@@ -189,6 +248,30 @@ TEST(Prompt, IsWhatCameAfterTheLastAnswer) {
   EXPECT_EQ(text_of_prompt(R"({"input":["x","y"]})"), "x\ny");
 }
 
+TEST(Prompt, IsEverythingThatTheClientSent) {
+  const ModeratedPrompt prompt = whole_prompt(R"({"persona":{"name":"mira","user":"u","variables":{"k":"v"}},
+    "tools":[{"type":"function","function":{"name":"f","description":"described"}}],
+    "messages":[{"role":"user","content":"a"},{"role":"assistant","content":""},
+    {"role":"user","content":[{"type":"text","text":"b"},{"type":"image_url","image_url":{"url":"no"}}]},
+    {"role":"assistant","content":"Sure"}],"assistant_prefill":"and so"})");
+  EXPECT_TRUE(prompt.text.ends_with("u\nv\na\nb\nSure\nand so")) << prompt.text;
+  EXPECT_NE(prompt.text.find("described"), std::string::npos);
+  EXPECT_EQ(prompt.text.find("mira"), std::string::npos);
+  EXPECT_FALSE(prompt.token_ids);
+}
+
+TEST(Prompt, ByTokenIdsIsKnown) {
+  EXPECT_TRUE(whole_prompt(R"({"prompt":[1,2]})").token_ids);
+  EXPECT_TRUE(whole_prompt(R"({"prompt":["a",[1]]})").token_ids);
+  EXPECT_FALSE(whole_prompt(R"({"prompt":["a"]})").token_ids);
+}
+
+TEST(Prompt, OfAPromptThatIsTooLongTheNewestIsJudged) {
+  const ModeratedPrompt prompt = whole_prompt(R"({"prompt":")" + std::string(100'000, 'x') + R"(end"})");
+  EXPECT_EQ(prompt.text.size(), size_t{64} << 10);
+  EXPECT_TRUE(prompt.text.ends_with("xend"));
+}
+
 TEST(WholeAnswer, HasOtherTextsWhereTheyWereJudged) {
   const char* body =
       R"({"choices":[{"index":0,"message":{"content":"bad"},"finish_reason":"stop"},{"index":1,"message":{"content":"worse"},"finish_reason":"stop"}]})";
@@ -196,6 +279,16 @@ TEST(WholeAnswer, HasOtherTextsWhereTheyWereJudged) {
   const std::string out = with_answer_texts(body, {{"good", false}, {std::nullopt, true}});
   EXPECT_EQ(texts_of_answer(out), (std::vector<std::string>{"good", ""}));
   EXPECT_NE(out.find("content_filter"), std::string::npos);
+}
+
+TEST(WholeAnswer, NeitherTokensNorCallsOfAChangedTextPass) {
+  const char* body =
+      R"({"choices":[{"message":{"content":"bad"},"logprobs":{"content":[{"token":"bad"}]}},
+      {"message":{"content":null,"tool_calls":[{"function":{"name":"f","arguments":"bad"}}]}}]})";
+  EXPECT_EQ(texts_of_answer(body), (std::vector<std::string>{"bad", "f\nbad"}));
+  const std::string out = with_answer_texts(body, {{"good", false}, {"good", false}});
+  EXPECT_EQ(out.find("bad"), std::string::npos) << out;
+  EXPECT_NE(out.find("content_filter"), std::string::npos) << out;
 }
 
 TEST(BlockedStream, EndsWithAReason) {

@@ -27,6 +27,7 @@ TEST(ModeratedAnswer, IsJudgedHoweverLongItIs) {
     TestGateway gateway(loop, {worker.endpoint()}, config);
     const Answer answer = gateway.ask(chat_body("persona", "x"));
     EXPECT_EQ(answer.status, 200);
+    EXPECT_EQ(answer.header("x-troupe-moderation"), "redact");
     EXPECT_EQ(answer.body,
               R"({"choices":[{"index":0,"message":{"content":"[...]"},"finish_reason":"stop"}]})");
   }
