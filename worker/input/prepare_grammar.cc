@@ -78,9 +78,9 @@ ApiResult<std::optional<Format>> with_calls(const ModelForms& forms, const Gener
   if (!must_call(request) && !any_strict && !content) return content;
   CallFormat form(*forms.tools, &speller);
   if (!form.is_known()) {
-    const std::string_view field = must_call(request) ? "tool_choice"
-                                   : any_strict       ? "tools"
-                                                      : request.format->field;
+    const std::string field = must_call(request) ? "tool_choice"
+                              : any_strict       ? "tools"
+                                                 : request.format->field;
     return unsupported(field, absl::StrCat("calls in this model's form, ", to_absl(forms.tools->name),
                                            ", cannot be held to a grammar; ",
                                            must_call(request) ? "leave it out or set it to \"auto\"."
