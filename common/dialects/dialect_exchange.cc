@@ -143,7 +143,7 @@ Task<void> DialectExchange::respond(int status, const HeaderList& headers, std::
 Task<void> DialectExchange::start(int status, const HeaderList& headers) {
   streams_ = status == 200 && has_events(headers);
   if (streams_ && !translated_.collects) return inner_.start(status, headers);
-  held_.emplace();
+  held_ = Held{};
   held_->status = status;
   held_->headers = headers;
   return nothing();

@@ -34,7 +34,6 @@ class Generations {
   friend class DialectExchange;
   std::multimap<std::string, DialectExchange*, std::less<>> running_;
   int64_t total_ = 0;
-  int64_t last_tokens_ = 0;
   const TimePoint began_ = std::chrono::steady_clock::now();
 };
 
