@@ -1,12 +1,10 @@
 #include "gateway/cluster/persona_store.h"
 
-#include <algorithm>
-#include <chrono>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "common/etcd/keys.h"
-#include "common/net/timer.h"
 #include "gateway/persona/record.h"
 
 namespace troupe {
@@ -17,8 +15,6 @@ using etcd::Txn;
 
 namespace {
 
-constexpr Duration kRetry = std::chrono::milliseconds(500);
-constexpr size_t kFetchAtOnce = 8;            // values: an answer holds 32 MiB
 constexpr std::string_view kEverybody = "-";  // the owner "", in keys
 
 }  // namespace
@@ -27,11 +23,12 @@ PersonaStore::PersonaStore(const EtcdOptions& etcd, const std::string& prefix, c
     : keys_(StateKeys(prefix).personas),
       parts_(parts),
       etcd_(parts.executor, etcd, parts.clock),
+      follower_(parts.executor, etcd_, keys_, *this),
       failed_(parts.metrics.counter("troupe_gateway_persona_store_failures_total",
                                     "Reads and writes of personas in etcd that failed.")) {}
 
 void PersonaStore::start(TaskGroup& group) {
-  group.spawn(follow());
+  group.spawn(follower_.run());
 }
 
 std::string PersonaStore::key_of(std::string_view owner, std::string_view name) const {
@@ -47,66 +44,32 @@ std::optional<PersonaRegistry::Key> PersonaStore::parts_of(std::string_view key)
   return PersonaRegistry::Key(owner == kEverybody ? "" : owner, key.substr(slash + 1));
 }
 
-Task<void> PersonaStore::follow() {
-  Timer timer(parts_.executor);
-  while (true) {
-    const Status ended = co_await read_and_watch();
-    if (ended.ok()) continue;
-    failed_.Increment();
-    if (!std::exchange(fails_, true)) {
-      const std::string why(to_std(ended.message()));
-      parts_.log.warn("personas_not_shared", {{"why", why}});
-    }
-    timer.expires_after(kRetry);
-    co_await timer.async_wait(use_task);
-  }
+// Logged once until it goes well again.
+void PersonaStore::failed(const Status& why) {
+  failed_.Increment();
+  if (std::exchange(fails_, true)) return;
+  const std::string text(to_std(why.message()));
+  parts_.log.warn("personas_not_shared", {{"why", text}});
 }
 
-// Runs until the watch ends. OK: it fell silent, as where nothing changes; it may be half open, so all is
-// looked at again.
-Task<Status> PersonaStore::read_and_watch() {
-  Txn txn;
-  txn.reads = {KeyRange::prefix(keys_)};
-  txn.reads.front().keys_only = true;
-  const auto all = co_await etcd_.txn(txn);
-  if (!all.ok()) co_return all.status();
+void PersonaStore::went_well() {
+  if (std::exchange(fails_, false))
+    parts_.log.info("personas_shared", {{"personas", parts_.registry.size()}});
+}
+
+std::vector<std::string> PersonaStore::reconcile(const etcd::TxnAnswer& all) {
   std::vector<std::string> changed, gone;
-  absl::flat_hash_map<std::string, int64_t> there;
-  for (const KeyValue& kv : all->found) {
-    there[kv.key] = kv.mod_revision;
+  absl::flat_hash_set<std::string_view> there;
+  for (const KeyValue& kv : all.found) {
+    there.insert(kv.key);
     const auto known = revisions_.find(kv.key);
     if (known == revisions_.end() || known->second != kv.mod_revision) changed.push_back(kv.key);
   }
   for (const auto& [key, revision] : revisions_) {
-    if (!there.contains(key) && revision <= all->revision) gone.push_back(key);
+    if (!there.contains(key) && revision <= all.revision) gone.push_back(key);
   }
   for (const std::string& key : gone) forget(key);
-  const Status fetched = co_await fetch(std::move(changed));
-  if (!fetched.ok()) co_return fetched;
-  txn.reads.front().keys_only = false;
-  const auto watch = co_await etcd_.watch(txn.reads, all->revision + 1);
-  if (!watch.ok()) co_return watch.status();
-  if (std::exchange(fails_, false))
-    parts_.log.info("personas_shared", {{"personas", parts_.registry.size()}});
-  while (true) {
-    const auto news = co_await (*watch)->next();
-    if (absl::IsAborted(news.status())) co_return absl::OkStatus();
-    if (!news.ok()) co_return news.status();
-    if (news->canceled) co_return absl::UnavailableError("etcd: the watch was canceled");
-    for (const etcd::WatchEvent& event : news->events) take(event.kv, event.deleted);
-  }
-}
-
-Task<Status> PersonaStore::fetch(std::vector<std::string> keys) {
-  for (size_t begin = 0; begin < keys.size(); begin += kFetchAtOnce) {
-    Txn txn;
-    for (size_t i = begin; i < std::min(keys.size(), begin + kFetchAtOnce); ++i)
-      txn.reads.push_back(KeyRange::key(keys[i]));
-    const auto some = co_await etcd_.txn(txn);
-    if (!some.ok()) co_return some.status();
-    for (const KeyValue& kv : some->found) take(kv, false);
-  }
-  co_return absl::OkStatus();
+  return changed;
 }
 
 void PersonaStore::forget(const std::string& key) {

@@ -16,11 +16,12 @@
 #include "common/core/time.h"
 #include "common/etcd/etcd.h"
 #include "common/net/task_group.h"
+#include "gateway/cluster/key_follower.h"
 #include "gateway/cluster/persona_keeper.h"
 
 namespace troupe {
 
-class PersonaStore final : public PersonaKeeper {
+class PersonaStore final : public PersonaKeeper, private KeyFollower::Listener {
  public:
   struct Parts {
     Executor executor;
@@ -37,10 +38,10 @@ class PersonaStore final : public PersonaKeeper {
   Task<Status> keep(Persona persona) override;
 
  private:
-  Task<void> follow();
-  Task<Status> read_and_watch();
-  Task<Status> fetch(std::vector<std::string> keys);
-  void take(const etcd::KeyValue& kv, bool deleted);
+  std::vector<std::string> reconcile(const etcd::TxnAnswer& all) override;
+  void take(const etcd::KeyValue& kv, bool deleted) override;
+  void failed(const Status& why) override;
+  void went_well() override;
   void forget(const std::string& key);
   std::string key_of(std::string_view owner, std::string_view name) const;
   // Owner and name; nullopt: it is none of these keys.
@@ -49,6 +50,7 @@ class PersonaStore final : public PersonaKeeper {
   const std::string keys_;  // begin of all
   const Parts parts_;
   EtcdClient etcd_;
+  KeyFollower follower_;
   absl::flat_hash_map<std::string, int64_t> revisions_;  // of what is there, by key
   Counter& failed_;
   bool fails_ = false;  // logged

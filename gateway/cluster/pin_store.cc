@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "common/api/prefix.h"
-#include "common/net/timer.h"
 
 namespace troupe {
 
@@ -18,7 +17,6 @@ using route::PinSync;
 namespace {
 
 constexpr Duration kPinRetry = std::chrono::milliseconds(500);
-constexpr size_t kFetchAtOnce = 8;  // values: an answer holds 32 MiB
 
 int64_t unix_now_s() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -49,13 +47,13 @@ std::optional<PinRecord> record_of(const KeyValue& kv, const Logger& log) {
 
 PinStore::PinStore(const EtcdOptions& etcd, const std::string& prefix, const Parts& parts)
     : keys_(StateKeys(prefix).pins),
-      executor_(parts.executor),
       pins_(parts.pins),
       clock_(parts.clock),
       log_(parts.log),
       etcd_(parts.executor, etcd, parts.clock),
       writer_(parts.writer),
       changes_(parts.executor),
+      follower_(parts.executor, etcd_, keys_, *this),
       failed_(parts.metrics.counter("troupe_gateway_pin_store_failures_total",
                                     "Reads and writes of pins in etcd that failed.")) {
   pins_.registry().on_change = [this](const Hash128& id, PinChange change) {
@@ -71,8 +69,17 @@ PinStore::~PinStore() {
 }
 
 void PinStore::start(TaskGroup& group) {
-  group.spawn(follow());
+  group.spawn(follower_.run());
   group.spawn(write());
+}
+
+void PinStore::begin_reading() {
+  sync_.begin_reconcile();
+}
+
+void PinStore::caught_up(int64_t revision) {
+  if (revision > 0) sync_.passed(revision);
+  changes_.wake();
 }
 
 std::string PinStore::key_of(const Hash128& id) const {
@@ -95,52 +102,13 @@ void PinStore::went_well() {
   if (std::exchange(fails_, false)) log_.info("pins_shared", {{"pins", pins_.registry().size()}});
 }
 
-Task<void> PinStore::follow() {
-  Timer timer(executor_);
-  while (true) {
-    const Status ended = co_await reconcile_and_watch();
-    if (ended.ok()) continue;
-    failed(ended);
-    timer.expires_after(kPinRetry);
-    co_await timer.async_wait(use_task);
-  }
-}
-
-// Runs until the watch ends. OK: it fell silent, as where no pin changes; it may be half open, so all is
-// looked at again.
-Task<Status> PinStore::reconcile_and_watch() {
-  Txn txn;
-  txn.reads = {KeyRange::prefix(keys_)};
-  txn.reads.front().keys_only = true;
-  sync_.begin_reconcile();
-  const auto all = co_await etcd_.txn(txn);
-  if (!all.ok()) co_return all.status();
-  const Status fetched = co_await fetch(reconcile(*all));
-  if (!fetched.ok()) co_return fetched;
-  changes_.wake();
-  txn.reads.front().keys_only = false;
-  const auto watch = co_await etcd_.watch(txn.reads, all->revision + 1);
-  if (!watch.ok()) co_return watch.status();
-  went_well();
-  while (true) {
-    const auto news = co_await (*watch)->next();
-    if (absl::IsAborted(news.status())) co_return absl::OkStatus();
-    if (!news.ok()) co_return news.status();
-    if (news->canceled) co_return absl::UnavailableError("etcd: the watch was canceled");
-    for (const etcd::WatchEvent& event : news->events) take(event.kv, event.deleted);
-    if (!news->events.empty()) sync_.passed(news->events.back().kv.mod_revision);
-    changes_.wake();
-  }
-}
-
-// Returns the ids of those to be fetched.
-std::vector<Hash128> PinStore::reconcile(const etcd::TxnAnswer& all) {
+std::vector<std::string> PinStore::reconcile(const etcd::TxnAnswer& all) {
   std::vector<PinSync::Entry> entries;
   for (const KeyValue& kv : all.found) {
     if (const auto id = id_of(kv.key)) entries.push_back({*id, kv.mod_revision, false, false});
   }
   const std::vector<Hash128> here = pins_.registry().shared();
-  PinSync::Reconciliation differences = sync_.reconcile({all.cluster, all.revision}, entries, here);
+  const PinSync::Reconciliation differences = sync_.reconcile({all.cluster, all.revision}, entries, here);
   for (const Hash128& id : differences.gone) pins_.registry().drop(id);
   if (differences.replaced) {
     log_.warn("pins_store_replaced", {{"pins", here.size()}});
@@ -148,19 +116,9 @@ std::vector<Hash128> PinStore::reconcile(const etcd::TxnAnswer& all) {
     granted_.clear();
   }
   absl::erase_if(leases_, [this](const auto& lease) { return !sync_.known(lease.first); });
-  return std::move(differences.fetch);
-}
-
-Task<Status> PinStore::fetch(std::vector<Hash128> ids) {
-  for (size_t begin = 0; begin < ids.size(); begin += kFetchAtOnce) {
-    Txn txn;
-    for (size_t i = begin; i < std::min(ids.size(), begin + kFetchAtOnce); ++i)
-      txn.reads.push_back(KeyRange::key(key_of(ids[i])));
-    const auto some = co_await etcd_.txn(txn);
-    if (!some.ok()) co_return some.status();
-    for (const KeyValue& kv : some->found) take(kv, false);
-  }
-  co_return absl::OkStatus();
+  std::vector<std::string> wanted;
+  for (const Hash128& id : differences.fetch) wanted.push_back(key_of(id));
+  return wanted;
 }
 
 void PinStore::adopt(const Hash128& id, PinRecord record) {

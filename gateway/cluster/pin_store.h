@@ -25,13 +25,14 @@
 #include "common/etcd/keys.h"
 #include "common/net/task_group.h"
 #include "common/net/wakeable_timer.h"
+#include "gateway/cluster/key_follower.h"
 #include "gateway/cluster/pin_reconciler.h"
 #include "gateway/cluster/pin_record.h"
 #include "gateway/route/placement/pin_sync.h"
 
 namespace troupe {
 
-class PinStore {
+class PinStore final : private KeyFollower::Listener {
  public:
   struct Parts {
     Executor executor;
@@ -43,7 +44,7 @@ class PinStore {
   };
   // REQUIRES: etcd has members.
   PinStore(const EtcdOptions& etcd, const std::string& prefix, const Parts& parts);
-  ~PinStore();
+  ~PinStore() override;
   PinStore(const PinStore&) = delete;
   PinStore& operator=(const PinStore&) = delete;
 
@@ -58,12 +59,13 @@ class PinStore {
     int64_t id = 0;
     int64_t until_unix_s = 0;
   };
-  Task<void> follow();
-  Task<Status> reconcile_and_watch();
-  Task<Status> fetch(std::vector<Hash128> ids);
-  void take(const etcd::KeyValue& kv, bool deleted);
+  void begin_reading() override;
+  std::vector<std::string> reconcile(const etcd::TxnAnswer& all) override;
+  void take(const etcd::KeyValue& kv, bool deleted) override;
+  void caught_up(int64_t revision) override;
+  void failed(const Status& why) override;
+  void went_well() override;
   Task<void> write();
-  std::vector<Hash128> reconcile(const etcd::TxnAnswer& all);
   Task<Status> write_next();
   Task<Status> write_one(route::PinSync::Write write);
   Task<StatusOr<bool>> commit(Hash128 id, const etcd::Txn& txn);
@@ -77,11 +79,8 @@ class PinStore {
   void adopt(const Hash128& id, PinRecord record);
   std::string key_of(const Hash128& id) const;
   std::optional<Hash128> id_of(std::string_view key) const;
-  void failed(const Status& why);
-  void went_well();
 
   const std::string keys_;  // begin of all
-  const Executor executor_;
   PinReconciler& pins_;
   const Clock& clock_;
   const Logger& log_;
@@ -91,6 +90,7 @@ class PinStore {
   absl::flat_hash_map<Hash128, Lease> leases_;   // of pins in etcd
   absl::flat_hash_map<Hash128, Lease> granted_;  // for writes that are not done yet
   WakeableTimer changes_;                        // write()'s sleep
+  KeyFollower follower_;
   Counter& failed_;
   bool fails_ = false;  // logged
 };
