@@ -17,13 +17,13 @@ namespace troupe {
 inline constexpr size_t kEndUserBytesMax = 256;
 
 // `headers`: names in lower case. `own_header`: the configured one, or empty. `of_body`: end_user_in_body(),
-// or empty, in UTF-8. A header that is not UTF-8 names nobody, as does the empty result. A view into the
-// arguments.
+// or empty, in UTF-8. A header that is not UTF-8 is left out; an empty result: no end user is named. A
+// view into the arguments.
 std::string_view end_user_of(std::span<const std::pair<std::string, std::string>> headers,
                              std::string_view own_header, std::string_view of_body);
 std::string_view end_user_in_body(std::string_view user, std::string_view metadata_user,
                                   std::string_view safety_identifier);
-// An end user is one of a key: the same name with another key is somebody else.
+// An end user is one of a key: the same name with another key is another end user.
 Hash128 end_user_id(std::string_view key, std::string_view end_user);
 
 }  // namespace troupe

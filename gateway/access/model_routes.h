@@ -1,9 +1,9 @@
 #pragma once
 
 // Names under which clients ask for models that are served under others: an alias has one model behind it, a
-// split (an A/B test) several with weights. Who has been given one arm keeps it: the arm is that of the
-// greatest score, which is made of the subject's hash, the arm's name and its weight. So where weights change
-// only those move whom the change is about: none goes from one arm to another that did not gain. Pure.
+// split (an A/B test) several with weights. A subject (an end user, a session) keeps its arm by weighted
+// rendezvous hashing: the arm has the greatest score, made of the subject's hash, the arm's name and its
+// weight. So a change of weights moves subjects only to arms that gained. Pure.
 
 #include <optional>
 #include <string>

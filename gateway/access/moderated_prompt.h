@@ -9,7 +9,7 @@ namespace troupe {
 
 struct ModeratedPrompt {
   std::string text;        // empty: there is none
-  bool token_ids = false;  // it has a prompt by token ids, which nobody can judge as a text
+  bool token_ids = false;  // it has a prompt by token ids, which the service cannot judge
 };
 
 // Everything that the client sent for a prompt to have: messages of every role, tools, documents, a persona's

@@ -242,16 +242,16 @@ std::string with_event_text(std::string_view event, std::string_view text) {
 }
 
 void HeldEvents::take(std::string_view event) {
-  const EventText told = text_of_event(event);
+  const EventText said = text_of_event(event);
   if (const std::string_view data = data_of(event); !data.empty()) last_chunk_ = data;
-  Choice& choice = choices_.try_emplace(told.choice, window_bytes_).first->second;
-  Held held{without_tokens(event), told.choice, choice.came, choice.came + told.text.size(), 0};
-  held.end = held.text_end + told.calls.size();
+  Choice& choice = choices_.try_emplace(said.choice, window_bytes_).first->second;
+  Held held{without_tokens(event), said.choice, choice.came, choice.came + said.text.size(), 0};
+  held.end = held.text_end + said.calls.size();
   choice.came = held.end;
-  if (!told.calls.empty()) choice.calls.emplace_back(held.text_end, held.end);
-  choice.windows.feed(told.text);
-  choice.windows.feed(told.calls);
-  choice.ended = choice.ended || told.ends;
+  if (!said.calls.empty()) choice.calls.emplace_back(held.text_end, held.end);
+  choice.windows.feed(said.text);
+  choice.windows.feed(said.calls);
+  choice.ended = choice.ended || said.ends;
   held_bytes_ += held.event.size();
   held_.push_back(std::move(held));
 }

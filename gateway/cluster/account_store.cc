@@ -51,7 +51,7 @@ Task<StatusOr<AccountStore::Step>> AccountStore::read(std::string key) {
   if (answer->found.empty()) co_return step;
   step.revision = answer->found.front().mod_revision;
   const auto record = route::AccountRecord::parse(answer->found.front().value);
-  if (record) step.record = *record;  // (what nobody can read is made anew)
+  if (record) step.record = *record;  // (a record that cannot be parsed is replaced)
   co_return step;
 }
 

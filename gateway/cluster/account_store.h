@@ -4,7 +4,7 @@
 // slice is taken by exchanging the record (route/admission/account_record.h) for the next one, only where it
 // is still what was read. A call whose outcome is unknown may have taken a slice, which is then of no use to
 // anybody in this window: never is more let in for it. Records are under a lease of the gateway that wrote
-// them last, for two days, so that accounts nobody uses are gone by themselves.
+// them last, for two days, so that unused accounts expire.
 //
 // All calls on the io_context's thread.
 

@@ -2,7 +2,7 @@
 
 // The operator's personas: files of a folder, read once at the start. NAME.yaml and NAME.json have the fields
 // of PUT /v1/personas/NAME; a JSON file may be a character card alone. `system` is another word for `card`,
-// and `tenant` names whose it is; without one it is everybody's. Fields that are none of a persona's are the
+// and `tenant` names its owner; without one all clients share it. Fields that are none of a persona's are the
 // operator's own (configs/personas has some).
 
 #include <functional>

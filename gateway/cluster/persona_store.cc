@@ -15,7 +15,7 @@ using etcd::Txn;
 
 namespace {
 
-constexpr std::string_view kEverybody = "-";  // the owner "", in keys
+constexpr std::string_view kShared = "-";  // the owner "", in keys
 
 }  // namespace
 
@@ -32,7 +32,7 @@ void PersonaStore::start(TaskGroup& group) {
 }
 
 std::string PersonaStore::key_of(std::string_view owner, std::string_view name) const {
-  return absl::StrCat(keys_, to_absl(owner.empty() ? kEverybody : owner), "/", to_absl(name));
+  return absl::StrCat(keys_, to_absl(owner.empty() ? kShared : owner), "/", to_absl(name));
 }
 
 std::optional<PersonaRegistry::Key> PersonaStore::parts_of(std::string_view key) const {
@@ -41,7 +41,7 @@ std::optional<PersonaRegistry::Key> PersonaStore::parts_of(std::string_view key)
   const size_t slash = key.find('/');
   if (slash == std::string_view::npos) return std::nullopt;
   const std::string_view owner = key.substr(0, slash);
-  return PersonaRegistry::Key(owner == kEverybody ? "" : owner, key.substr(slash + 1));
+  return PersonaRegistry::Key(owner == kShared ? "" : owner, key.substr(slash + 1));
 }
 
 // Logged once until it goes well again.

@@ -53,7 +53,7 @@ PersonaFault read_place(const PersonaFields& fields, LoreEntry& entry) {
   } else if (!place.empty() && place != "late") {
     return persona_field_error(fields.name_of("position"), "\"late\" or \"early\"");
   }
-  // One that is always there, and told no place, is the same for all users.
+  // A constant entry without a position is the same for all users.
   if (entry.constant && place.empty() && fields.find("depth") == nullptr) entry.place = LorePlace::kAfterCard;
   return std::nullopt;
 }

@@ -3,8 +3,8 @@
 // Personas of one gateway, by owner and name, each with its last versions: a PUT of another content is a
 // version of its own, and requests that name an older one get it while it is kept. Pure: who keeps them over
 // a restart adopts what it reads (cluster/persona_keeper.h). An owner is a tenant or a key, as
-// ApiClient::owner() names it; "" is everybody: all clients of a gateway without keys, and what a gateway
-// reads from its folder.
+// ApiClient::owner() names it; "" is shared by all clients: of a gateway without keys, and of what it reads
+// from its folder.
 
 #include <absl/container/flat_hash_map.h>
 
@@ -57,7 +57,7 @@ class PersonaRegistry {
   explicit PersonaRegistry(const PersonaOptions& options) : options_(options) {}
   void change(const PersonaOptions& options) { options_ = options; }
 
-  // The owner's, else everybody's; null: there is none.
+  // The owner's, else the shared one; null: there is none.
   const Persona* find(std::string_view owner, std::string_view name) const;
   const Persona* find_own(std::string_view owner, std::string_view name) const;
   // Finds what a request of this owner gets. The error is a 404 that says which are there.

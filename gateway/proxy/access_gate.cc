@@ -97,7 +97,7 @@ ApiResult<bool> AccessGate::let_in(const HttpRequest& request, RequestContext& c
 
 void AccessGate::charge_prompt(const HttpRequest& request, RequestContext& context) {
   if (!costs_tokens(request, context.routed)) return;
-  if (context.api_key_lease == nullptr && context.account.visit == nullptr) return;  // nobody is charged
+  if (context.api_key_lease == nullptr && context.account.visit == nullptr) return;  // no account is charged
   spend(context, {prompt_cost(request)});
 }
 

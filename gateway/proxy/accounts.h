@@ -69,7 +69,7 @@ class Accounts {
     std::array<Side, kOfCount> sides_;
   };
 
-  // A visit of this client and end user (empty: nobody is named); null: neither has a limit here. REQUIRES:
+  // A visit of this client and end user (empty: none is named); null: neither has a limit here. REQUIRES:
   // `spent` outlives it.
   std::unique_ptr<Visit> visit(std::shared_ptr<ApiClient> client, std::string_view end_user,
                                const SpentTokens& spent);

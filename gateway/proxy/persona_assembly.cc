@@ -45,8 +45,8 @@ std::vector<ChatMessage> messages_of(std::vector<PromptItem>& items, std::vector
   return out;
 }
 
-// Lore that comes and goes changes a conversation's beginning as far as messages tell: it is known by who
-// speaks with whom, and how it began.
+// Lore that comes and goes changes the assembled messages, so the session is not found by their beginning: it
+// is the hash of persona, user and first message.
 std::string session_of(const PersonaCall& call, const std::vector<ChatMessage>& conversation) {
   const auto first = std::find_if(conversation.begin(), conversation.end(),
                                   [](const ChatMessage& m) { return m.role == Role::kUser; });

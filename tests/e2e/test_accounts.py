@@ -231,7 +231,7 @@ def test_models_under_other_names(served):
     assert {chunk["model"] for chunk in chunks} == {"gpt-4o"}
     listed = [model["id"] for model in httpx.get(f"{served.url}/v1/models", headers=headers).json()["data"]]
     assert listed == ["demo-model", "gpt-4o", "tested"]
-    # Half of the users are led to a model that nobody serves: each of them every time.
+    # Half of the users are led to a model that no worker serves: each of them every time.
     of_user = lambda user: post_chat(served.url, chat_body("Hello", max_tokens=1, user=user) | {"model": "tested"}, headers=headers).status_code
     users = {f"u{index}": of_user(f"u{index}") for index in range(40)}
     assert 8 <= list(users.values()).count(200) <= 32 and set(users.values()) == {200, 404}

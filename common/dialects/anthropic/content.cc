@@ -108,7 +108,7 @@ Fault add_assistant_block(std::string_view path, const bj::value& block, Draft& 
   const bj::object& fields = block.get_object();
   if (type == "text") return add_text(path, fields, "text", draft);
   if (type == "tool_use") return add_call(path, fields, draft);
-  if (type == "redacted_thinking") return std::nullopt;  // nobody but its maker can read it
+  if (type == "redacted_thinking") return std::nullopt;  // encrypted for its maker
   if (type != "thinking") return refuse_block(path, type);
   const bj::value* thinking = fields.if_contains("thinking");
   if (thinking == nullptr || !thinking->is_string())

@@ -3,8 +3,8 @@
 // The grants of one account's limits that all gateways together have got, as it stands in their shared store:
 // a number for each window, and the window's. A gateway takes a slice of what is left by exchanging the
 // record for one that has the slice in it, only where the record is still as it was read. So the sum of all
-// slices is the limit at most, whoever asks, and whatever answer is lost. Slices shrink with what is left, so
-// that little of a limit lies unused with another gateway.
+// slices is the limit at most, whichever gateways ask, and whatever answer is lost. Slices shrink with what
+// is left, so that little of a limit lies unused with another gateway.
 //
 // Pure.
 

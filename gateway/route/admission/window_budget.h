@@ -28,8 +28,8 @@ class WindowBudget {
   // The window of `unix_ms` from here on: another one's numbers are dropped.
   void advance(int64_t unix_ms) {
     const int64_t window = unix_ms / 1000 / length_s_;
-    // A clock that is set back a little stays in its window. One that was far ahead was wrong, and nobody is
-    // to wait until it would have been right.
+    // A clock that is set back a little stays in its window. One that was far ahead was wrong, and its window
+    // must not refuse requests until then.
     if (window == window_ || window + 1 == window_) return;
     *this = WindowBudget(length_s_);
     window_ = window;
