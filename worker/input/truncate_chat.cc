@@ -1,6 +1,7 @@
 #include "worker/input/truncate_chat.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -135,6 +136,7 @@ class Cutter {
     const auto [around, beginning] = own_tokens(model_, request_);
     fixed_tokens_ = beginning;
     const std::vector<ChatMessage>& messages = request_.messages;
+    std::vector<HistoryMessage> history;
     bool in_turns_instructions = false;
     for (size_t i = 0; i < messages.size(); ++i) {
       auto tokens = count(messages[i].content);
@@ -147,7 +149,7 @@ class Cutter {
         continue;
       }
       const bool instructs = is_instruction(messages[i]);
-      HistoryMessage& each = history_.emplace_back();
+      HistoryMessage& each = history.emplace_back();
       each.tokens = sum;
       each.passing = instructs && i + kPassingDepth >= messages.size();
       // Instructions before a user's message are that one's.
@@ -155,6 +157,8 @@ class Cutter {
           !in_turns_instructions && (instructs ? leads_to_user(i) : messages[i].role == Role::kUser);
       in_turns_instructions = instructs && (each.begins_turn || in_turns_instructions);
     }
+    const double step = static_cast<double>(history_room()) * request_.truncation->drop;
+    cuts_.emplace(history, std::max<int64_t>(1, static_cast<int64_t>(step)));
     return std::nullopt;
   }
 
@@ -163,10 +167,6 @@ class Cutter {
     return index < request_.messages.size() && request_.messages[index].role == Role::kUser;
   }
 
-  HistoryCuts cuts() const {
-    const double step = static_cast<double>(history_room()) * request_.truncation->drop;
-    return {history_, std::max<int64_t>(1, static_cast<int64_t>(step))};
-  }
   int64_t history_room() const { return std::max<int64_t>(1, room_ - fixed_tokens_); }
 
   void leave_out(size_t count) {
@@ -177,13 +177,13 @@ class Cutter {
   // The counts of single messages are not quite those of a chat, so one cut more may be needed.
   std::optional<ApiError> cut_to_fit(TruncatedChat& out) {
     size_t left_out = 0;
-    std::optional<size_t> cut = cuts().first_kept(history_room());
+    std::optional<size_t> cut = cuts_->first_kept(history_room());
     while (cut) {
       leave_out(*cut - left_out);
       left_out = *cut;
       out.places.left_out = static_cast<int32_t>(left_out);
       if (auto fault = encode(out)) return fault;
-      cut = fits(out) ? std::nullopt : cuts().next(*cut);
+      cut = fits(out) ? std::nullopt : cuts_->next(*cut);
     }
     return std::nullopt;
   }
@@ -199,9 +199,9 @@ class Cutter {
 
   void look_ahead(TruncatedChat& out) {
     if (!model_.keeps_prefixes || request_.continue_final_message || !is_nearly_full(out)) return;
-    if (history_.empty() && measure()) return;
+    if (!cuts_ && measure()) return;
     const auto left_out = static_cast<size_t>(out.places.left_out);
-    const auto next = cuts().next(left_out);
+    const auto next = cuts_->next(left_out);
     if (!next) return;
     std::vector<ChatMessage> kept = request_.messages;
     const auto begin = kept.begin() + static_cast<std::ptrdiff_t>(fixed_count_);
@@ -215,7 +215,7 @@ class Cutter {
   const int64_t room_;
   const size_t fixed_count_;
   int64_t fixed_tokens_ = 0;
-  std::vector<HistoryMessage> history_;
+  std::optional<HistoryCuts> cuts_;  // by measure()
 };
 
 }  // namespace
