@@ -3,8 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <random>
+
+#include "tests/cpu_time.h"
 
 namespace troupe {
 namespace {
@@ -81,10 +82,9 @@ TEST(LoreMatcher, ManySpellingsOfOneKeyAreNotTriedOneByOne) {
   }
   const LoreMatcher matcher(keys);
   std::vector<bool> out(keys.size());
-  const auto begin = std::chrono::steady_clock::now();
+  const double begin = cpu_seconds();
   matcher.find(std::string(64u << 10, 'a') + " Aaaaaaaaaaaaaaa", out);
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  EXPECT_LT(took.count(), 0.5);
+  EXPECT_LT(cpu_seconds() - begin, 0.5);
   EXPECT_EQ(std::count(out.begin(), out.end(), true), 1);
   EXPECT_TRUE(out[0]) << "the one with a great letter at its begin";
 }
