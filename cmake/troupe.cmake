@@ -64,43 +64,40 @@ find_library(TROUPE_SENTENCEPIECE sentencepiece REQUIRED)
 find_library(TROUPE_DNNL dnnl REQUIRED)
 find_library(TROUPE_TCMALLOC tcmalloc_minimal REQUIRED)
 
-set(TROUPE_UNITY_BATCH 24)
+# Of a hundred seconds that a test binary took in batches of 12, its headers and their templates were 30.
+set(TROUPE_UNITY_BATCH 48)
 if(TROUPE_UNITY OR TROUPE_TESTS)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
 endif()
 # Of files that are included some warnings are not true: a neighbour's own name is no outer one, nor is its type a header's.
 set(TROUPE_UNITY_OPTIONS $<$<COMPILE_LANGUAGE:CXX>:-Wno-shadow;$<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>>)
-# troupe_unity(TARGET BATCH): compiles up to BATCH of the target's files as one, for most of what a file costs are its headers.
-# Which go together is decided by unity.py. Files with options of their own stay by themselves (CMake sees to it).
-function(troupe_unity name batch)
-  get_target_property(sources ${name} SOURCES)
-  execute_process(COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/cmake/unity.py ${batch} ${sources}
-                  WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} OUTPUT_VARIABLE groups OUTPUT_STRIP_TRAILING_WHITESPACE
+# troupe_unity_files(OUT NAME BATCH FILE…): compiles up to BATCH of the files as one, for most of what a file costs are its headers
+# and their templates; OUT is what to compile instead. unity.py decides which go together. For files that nothing sets options of.
+function(troupe_unity_files out name batch)
+  list(TRANSFORM ARGN REPLACE "^([^/].*)" "${CMAKE_CURRENT_SOURCE_DIR}/\\1" OUTPUT_VARIABLE sources)
+  execute_process(COMMAND ${Python3_EXECUTABLE} cmake/unity.py ${batch} ${CMAKE_CURRENT_BINARY_DIR}/unity/${name} ${sources}
+                  WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE files OUTPUT_STRIP_TRAILING_WHITESPACE
                   COMMAND_ERROR_IS_FATAL ANY)
-  foreach(file group IN ZIP_LISTS sources groups)
-    set_source_files_properties(${file} PROPERTIES UNITY_GROUP ${name}_${group})
-  endforeach()
-  set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-  target_compile_options(${name} PRIVATE ${TROUPE_UNITY_OPTIONS})
+  set(${out} ${files} PARENT_SCOPE)
 endfunction()
 
-# troupe_unity_files(OUT NAME BATCH FILE…): the same for files that nothing sets options of. Includes are relative to the root, so
-# that __FILE__ is too (CMake's are absolute) and ccache serves every clone of the repository. OUT: what to compile instead.
-function(troupe_unity_files out name batch)
-  execute_process(COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/cmake/unity.py ${batch} ${ARGN}
-                  OUTPUT_VARIABLE groups OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
-  foreach(file group IN ZIP_LISTS ARGN groups)
-    file(RELATIVE_PATH file ${CMAKE_SOURCE_DIR} ${file})
-    string(APPEND content_${group} "#include \"${file}\"\n")
+# troupe_unity(TARGET BATCH): the same for a target's files. Those with options of their own, set before, stay by themselves.
+function(troupe_unity name batch)
+  get_target_property(sources ${name} SOURCES)
+  set(alone)
+  set(together)
+  foreach(file ${sources})
+    get_source_file_property(options ${file} COMPILE_OPTIONS)
+    get_source_file_property(skipped ${file} SKIP_UNITY_BUILD_INCLUSION)
+    if(options OR skipped)
+      list(APPEND alone ${file})
+    else()
+      list(APPEND together ${file})
+    endif()
   endforeach()
-  list(REMOVE_DUPLICATES groups)
-  set(files)
-  foreach(group ${groups})
-    set(file ${CMAKE_CURRENT_BINARY_DIR}/unity/${name}_${group}.cc)
-    file(CONFIGURE OUTPUT ${file} CONTENT "${content_${group}}" @ONLY)
-    list(APPEND files ${file})
-  endforeach()
-  set(${out} ${files} PARENT_SCOPE)
+  troupe_unity_files(files ${name} ${batch} ${together})
+  set_target_properties(${name} PROPERTIES SOURCES "${files};${alone}")
+  target_compile_options(${name} PRIVATE ${TROUPE_UNITY_OPTIONS})
 endfunction()
 
 # troupe_library(NAME deps...): all .cc files of the current folder and of the folders below it (without main.cc) as a static

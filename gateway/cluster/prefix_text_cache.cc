@@ -22,7 +22,7 @@ void append_field(std::string_view name, std::string_view json, std::string& out
   out += json;
 }
 
-std::string quoted(std::string_view text) {
+std::string quoted_json(std::string_view text) {
   std::string out;
   append_json_string(out, text);
   return out;
@@ -30,12 +30,12 @@ std::string quoted(std::string_view text) {
 
 // The content as it came: a text, or several text parts, which a line break joins.
 std::string content_json(const ChatMessage& message) {
-  if (message.part_bytes.empty()) return quoted(message.content);
+  if (message.part_bytes.empty()) return quoted_json(message.content);
   std::string out = "[";
   size_t at = 0;
   for (const size_t bytes : message.part_bytes) {
     if (out.size() > 1) out += ',';
-    out += "{\"type\":\"text\",\"text\":" + quoted(std::string_view(message.content).substr(at, bytes)) + "}";
+    out += "{\"type\":\"text\",\"text\":" + quoted_json(std::string_view(message.content).substr(at, bytes)) + "}";
     at += bytes + 1;
   }
   return out + "]";
@@ -44,7 +44,7 @@ std::string content_json(const ChatMessage& message) {
 // {"role":…,"content":…, and the object `extra_json`'s fields}
 std::string message_json(const ChatMessage& message) {
   std::string out = "{";
-  append_field("role", quoted(role_name(message.role)), out);
+  append_field("role", quoted_json(role_name(message.role)), out);
   append_field("content", content_json(message), out);
   if (message.extra_json.size() > 2) {
     out += ',';
@@ -68,7 +68,7 @@ std::string prompt_json(const GenerateRequest& request, size_t bytes) {
     // The hash covers bytes, so it may end within a character.
     while (bytes < text->size() && bytes > 0 && (static_cast<uint8_t>((*text)[bytes]) & 0xc0) == 0x80)
       bytes -= 1;
-    return quoted(std::string_view(*text).substr(0, bytes));
+    return quoted_json(std::string_view(*text).substr(0, bytes));
   }
   const auto& ids = std::get<std::vector<int32_t>>(request.prompt);
   std::string out = "[";
@@ -87,7 +87,7 @@ std::string prefix_body(const GenerateRequest& request, const std::string& model
   const auto messages = std::min(request.messages.size(), static_cast<size_t>(key.prefix_messages));
   if (key.set.is_zero() || (chat ? messages : key.prefix_bytes) == 0) return "";
   std::string out = "{";
-  append_field("model", quoted(model), out);
+  append_field("model", quoted_json(model), out);
   if (chat) {
     append_field("messages", messages_json({request.messages.data(), messages}), out);
   } else {
@@ -97,7 +97,7 @@ std::string prefix_body(const GenerateRequest& request, const std::string& model
   if (!request.documents_json.empty()) append_field("documents", request.documents_json, out);
   if (!request.chat_template_kwargs_json.empty())
     append_field("chat_template_kwargs", request.chat_template_kwargs_json, out);
-  if (!request.cache_salt.empty()) append_field("cache_salt", quoted(request.cache_salt), out);
+  if (!request.cache_salt.empty()) append_field("cache_salt", quoted_json(request.cache_salt), out);
   return out + "}";
 }
 
