@@ -35,7 +35,8 @@ std::string content_json(const ChatMessage& message) {
   size_t at = 0;
   for (const size_t bytes : message.part_bytes) {
     if (out.size() > 1) out += ',';
-    out += "{\"type\":\"text\",\"text\":" + quoted_json(std::string_view(message.content).substr(at, bytes)) + "}";
+    out += "{\"type\":\"text\",\"text\":" + quoted_json(std::string_view(message.content).substr(at, bytes)) +
+           "}";
     at += bytes + 1;
   }
   return out + "]";
