@@ -18,6 +18,7 @@ constexpr int32_t kUnknownLength = 64;
 
 // Tokens that it is expected to emit from now on; at least one.
 int32_t AdmissionReserve::remaining_of(ScheduledRequest& request) const {
+  if (request.is_companion) return remaining_of(*request.partner);
   const int32_t emitted = request.emitted_count();
   const int32_t most = std::max(1, request.max_new_count - emitted);
   if (state_.config.output_reserve == OutputReserve::kMax) return most;
@@ -57,14 +58,20 @@ int32_t AdmissionReserve::beside(ScheduledRequest& newcomer) {
   // A request that runs alone leaves nothing to others; Scheduler::add() saw to it that it fits.
   if (running_count == 0) return 0;
   // Where even the longest answers of all fit side by side no forecast is needed.
+  const ScheduledRequest* const companion = newcomer.partner;
+  const int64_t rows = companion == nullptr ? 1 : 2;
   const int64_t most =
-      (state_.queues.running_new_count() + newcomer.max_new_count) / state_.config.block_size +
-      2 * (int64_t{running_count} + 1);
-  const int64_t needed = state_.tables.blocks_for(newcomer.known_count);
+      (state_.queues.running_new_count() + rows * newcomer.max_new_count) / state_.config.block_size +
+      2 * (running_count + rows);
+  int64_t needed = state_.tables.blocks_for(newcomer.known_count);
+  if (companion != nullptr) needed += state_.tables.blocks_for(companion->known_count);
   if (needed + most < state_.tables.available_count()) return static_cast<int32_t>(most);
   if (!forecast_) forecast_running();
   // A block each at least: a request that is expected to end may go on.
-  return std::max(running_count, forecast_->reserve_count(forecast_of(newcomer)));
+  const int32_t alone = forecast_->reserve_count(forecast_of(newcomer));
+  if (companion == nullptr) return std::max(running_count, alone);
+  // Its companion grows as it does.
+  return std::max(running_count, alone + state_.tables.blocks_for(remaining_of(newcomer)) + 1);
 }
 
 void AdmissionReserve::add(ScheduledRequest& request) {

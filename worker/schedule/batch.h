@@ -26,6 +26,9 @@ struct BatchItem {
   int32_t count = 0;
   int32_t start = 0;                // position of ids[0]; KV of [0, start) is in the blocks already
   bool samples = false;             // the chunk reaches the last known id
+  // Of the companion of request `id`: no token is drawn from it. Where it samples, the item before it is the
+  // request's, which samples too.
+  bool is_companion = false;
   RowRange scored = {};             // rows whose logits score the next id; every row of a prompt once
   int32_t sample_position = 0;      // number of tokens emitted before the one sampled now (generator key)
   std::span<const BlockId> blocks;  // covers at least start + count tokens
@@ -38,7 +41,7 @@ struct KvCopy {
   BlockId to = -1;
 };
 
-// The token that a step drew for one item that samples.
+// The token that a step drew for one item that samples; of a companion's all but the id is ignored.
 struct StepToken {
   RequestId id = 0;
   TokenId token = 0;

@@ -25,6 +25,13 @@ int32_t count_of(size_t size) {
   return static_cast<int32_t>(size);
 }
 
+// Whether its partner will compute the block of this hash next: it cannot wait for that, both run or none.
+bool partner_announces(const ScheduledRequest& request, Hash128 hash) {
+  const ScheduledRequest* const partner = request.partner;
+  return partner != nullptr && partner->announced >= 0 &&
+         partner->block_hashes[static_cast<size_t>(partner->announced)] == hash;
+}
+
 std::span<const TokenId> ids_of(const ScheduledRequest& request, size_t begin, size_t count) {
   if (request.ids.empty()) return {};
   return std::span<const TokenId>(request.ids).subspan(begin, count);
@@ -82,7 +89,8 @@ PrefixCache::Match BlockTables::find_match(ScheduledRequest& request) const {
   const PrefixCache::Match match = cache_.find(hashes.first(limit));
   request.lookup_found_count = match.count;
   const auto found = static_cast<size_t>(match.count);
-  request.lookup_awaits = found < limit && cache_.is_announced_by_other(hashes[found], request.id);
+  request.lookup_awaits = found < limit && cache_.is_announced_by_other(hashes[found], request.id) &&
+                          !partner_announces(request, hashes[found]);
   request.lookup_partial = {};
   if (options_.enable_prefix_caching && !request.scores_prompt && !request.ids.empty()) {
     const std::span<const TokenId> ids(request.ids);

@@ -23,19 +23,37 @@ int64_t PinReserve::most_tokens(const ScheduledRequest& request, int32_t kept_bl
   return blocks * config_->block_size + 1;
 }
 
+// By how many tokens an answer may be too long for it beside so many kept blocks. A companion's are its
+// request's, which is taken to share no block of it with a pin.
+int64_t PinReserve::surplus_of(const ScheduledRequest& request, int32_t kept_blocks) const {
+  if (request.is_companion) return 0;
+  if (request.partner == nullptr)
+    return int64_t{request.prompt_count} + request.max_new_count - most_tokens(request, kept_blocks);
+  const int64_t blocks = int64_t{config_->block_count} - kept_blocks + tables_->pinned_count(request);
+  return request.max_new_count - most_new_beside_companion(*config_, blocks, request.prompt_count,
+                                                           request.partner->prompt_count);
+}
+
+void PinReserve::cut(ScheduledRequest& request, int64_t token_count) {
+  queues_->cut(request, static_cast<int32_t>(token_count));
+  if (request.partner != nullptr) queues_->cut(*request.partner, static_cast<int32_t>(token_count));
+}
+
 Status PinReserve::fit(ScheduledRequest& request) {
   const int64_t most = most_tokens(request, kept_count());
-  const int64_t surplus = int64_t{request.prompt_count} + request.max_new_count - most;
+  const int64_t surplus = surplus_of(request, kept_count());
   if (surplus <= 0) return absl::OkStatus();
-  if (!request.spec.cut_to_fit || most <= request.known_count) {
+  if (!request.spec.cut_to_fit || request.max_new_count - surplus <= request.emitted_count()) {
     return invalid_argument("the prompt has " + std::to_string(request.prompt_count) + " tokens; with " +
                             std::to_string(request.max_new_count) +
-                            " to generate they do not fit the KV cache beside the prefixes pinned in it: " +
+                            " to generate " +
+                            (request.partner == nullptr ? "they" : "and a negative prompt they") +
+                            " do not fit the KV cache beside the prefixes pinned in it: " +
                             std::to_string(std::max<int64_t>(most - 1, 0)) + " of " +
                             std::to_string(int64_t{config_->block_count} * config_->block_size) +
                             " are left");
   }
-  queues_->cut(request, static_cast<int32_t>(surplus));
+  cut(request, surplus);
   return absl::OkStatus();
 }
 
@@ -45,15 +63,14 @@ Status PinReserve::fit_others(const ScheduledRequest& newcomer, bool cut) {
   for (const auto& [id, other] : queues_->all()) {
     ScheduledRequest& r = *other;
     if (&r == &newcomer) continue;
-    const int64_t most = most_tokens(r, kept_count() - r.pin_blocks);
-    const int64_t surplus = int64_t{r.prompt_count} + r.max_new_count - most;
+    const int64_t surplus = surplus_of(r, kept_count() - r.pin_blocks);
     if (surplus <= 0) continue;
     if (!r.spec.cut_to_fit || r.max_new_count - surplus <= r.emitted_count()) {
       return absl::ResourceExhaustedError(
           to_absl("a request of " + std::to_string(int64_t{r.prompt_count} + r.max_new_count) +
                   " tokens is here, which would not fit beside the pin; try again when it has ended"));
     }
-    if (cut) queues_->cut(r, static_cast<int32_t>(surplus));
+    if (cut) this->cut(r, surplus);
   }
   return absl::OkStatus();
 }

@@ -32,6 +32,8 @@ class PinReserve {
   // Blocks that are pinned, or may be when the present requests end.
   int32_t kept_count() const { return tables_->cache().pinned_count() + reserved_count_; }
   int64_t most_tokens(const ScheduledRequest& request, int32_t kept_blocks) const;
+  int64_t surplus_of(const ScheduledRequest& request, int32_t kept_blocks) const;
+  void cut(ScheduledRequest& request, int64_t token_count);
   Status fit(ScheduledRequest& request);
   Status fit_others(const ScheduledRequest& newcomer, bool cut);
 

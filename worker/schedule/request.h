@@ -50,6 +50,10 @@ struct NewRequest {
   // request does. Fewer than the prompt's ids and than max_new_count.
   int32_t emitted_count = 0;
   bool scores_prompt = false;  // the logits of all its prompt are wanted, so all of it is computed
+  // Not empty: a second sequence, its companion, begins with these ids and goes on with the answer of this
+  // one, whose emitted ids are its last ones, too. Both are computed side by side: admitted, preempted and
+  // freed together, and the logits of both come from one step. REQUIRES: not in the background
+  std::vector<TokenId> companion;
   ScheduleSpec spec;
 
   // In a simulation, for a request without ids (prompt empty): the prompt's length, and the hashes of the
@@ -58,6 +62,9 @@ struct NewRequest {
   int32_t prompt_count = 0;
   std::vector<Hash128> block_hashes;
 };
+
+// Bit of the id by which a request's companion is kept.
+inline constexpr RequestId kCompanionBit = RequestId{1} << 63;
 
 // Bit of arrival_index that makes a request in the background younger than every other.
 inline constexpr uint64_t kBackgroundArrival = uint64_t{1} << 63;
@@ -86,6 +93,9 @@ struct alignas(64) ScheduledRequest {
   std::vector<TokenId> ids;    // known_count of them, or none
   int32_t sampled_index = -1;  // of the last id, while its token is not known (Scheduler::advance)
   int32_t max_new_count = 0;
+  // Of a request with a companion that one, and the other way round; else null.
+  ScheduledRequest* partner = nullptr;
+  bool is_companion = false;
   int32_t cached_count = 0;
   int32_t first_cached_count = -1;  // at first admission: what usage.cached_tokens reports
   int32_t preemption_count = 0;
@@ -116,6 +126,8 @@ struct alignas(64) ScheduledRequest {
   bool in_background() const { return arrival_index >= kBackgroundArrival; }
   bool is_counted() const { return zero_step != kNotCounted; }
   int32_t rest_count() const { return known_count - computed_count; }   // ids still to be computed
+  // Of them those that chunks compute. The last ids of two partners are computed side by side.
+  int32_t chunked_count() const { return rest_count() - (partner != nullptr ? 1 : 0); }
   int32_t emitted_count() const { return known_count - prompt_count; }  // tokens of the answer so far
   bool has_all_tokens() const { return emitted_count() >= max_new_count; }
   // The first ids that no rewind takes back, of `count`, without the last of them: it may have to be computed

@@ -53,7 +53,7 @@ class RequestQueues {
   void finish_prefill(Request& request);
   // The request, which runs, gives back its blocks and waits again.
   void preempt(Request& request);
-  // Allows the request fewer tokens to emit.
+  // Allows the request, without its partner, fewer tokens to emit.
   void cut(Request& request, int32_t token_count);
   // In two steps, since what it has emitted and computed is of interest between them: out of its queue, with
   // its lengths up to date; and destroyed.

@@ -22,6 +22,8 @@ struct Scheduler::Impl {
   explicit Impl(const SchedulerConfig& config)
       : state(config), background(&state), commit(&state, &step), fast_forward(&state, &step) {}
 
+  void add_companion(ScheduledRequest& request, std::vector<TokenId> ids, int64_t prompt_count);
+
   SchedulerState state;
   BackgroundPrefill background;
   PlannedStep step;  // the one being planned, in flight, or last computed
@@ -43,8 +45,15 @@ Status Scheduler::add(NewRequest request) {
   const int64_t known_count =
       request.prompt.empty() ? request.prompt_count : static_cast<int64_t>(request.prompt.size());
   const int64_t prompt_count = known_count - request.emitted_count;
-  TROUPE_RETURN_IF_ERROR(check_possible(s.config, prompt_count, request.max_new_count));
-  const int64_t new_count = std::min<int64_t>(request.max_new_count, s.config.max_model_len - prompt_count);
+  const bool has_companion = !request.companion.empty();
+  const int64_t companion_count =
+      has_companion ? static_cast<int64_t>(request.companion.size()) - request.emitted_count : 0;
+  TROUPE_CHECK(!has_companion || (companion_count > 0 && !request.prompt.empty() && !request.spec.background),
+               "a companion has a prompt, as its request, which is not in the background");
+  TROUPE_RETURN_IF_ERROR(
+      check_possible(s.config, prompt_count, request.max_new_count, companion_count));
+  const int64_t new_count = std::min<int64_t>(
+      request.max_new_count, s.config.max_model_len - std::max(prompt_count, companion_count));
   if (request.emitted_count >= new_count)
     return invalid_argument("the answer that goes on has all the tokens it may have");
   TROUPE_CHECK(request.prompt.empty() || !s.config.simulation.count_decodes,
@@ -52,7 +61,7 @@ Status Scheduler::add(NewRequest request) {
   if (s.queues.find(request.id) != nullptr)
     return invalid_argument("a request of this id is scheduled already");
   const size_t waiting_count = s.queues.waiting().size();
-  if (static_cast<int64_t>(waiting_count) >= s.config.max_waiting) {
+  if (static_cast<int64_t>(waiting_count) + has_companion >= s.config.max_waiting) {
     return absl::ResourceExhaustedError(
         to_absl(std::to_string(waiting_count) + " requests are waiting already; try again later"));
   }
@@ -72,10 +81,31 @@ Status Scheduler::add(NewRequest request) {
   ScheduledRequest& r = s.queues.add(std::move(owned));
   s.tables.extend_hashes(r);
   s.queues.lookup(r);
+  if (has_companion) impl_->add_companion(r, std::move(request.companion), companion_count);
   const Status status = s.pins.admit(r);
   if (!status.ok()) impl_->commit.end(r, /*complete=*/false);
   s.refresh_stats();
   return status;
+}
+
+// Behind its request. It is no conversation's, and nobody's persona.
+void Scheduler::Impl::add_companion(ScheduledRequest& request, std::vector<TokenId> ids,
+                                    int64_t prompt_count) {
+  auto owned = std::make_unique<ScheduledRequest>();
+  owned->id = request.id | kCompanionBit;
+  owned->is_companion = true;
+  owned->partner = &request;
+  owned->known_count = static_cast<int32_t>(ids.size());
+  owned->ids = std::move(ids);
+  owned->prompt_count = static_cast<int32_t>(prompt_count);
+  owned->max_new_count = request.max_new_count;
+  owned->settled_count = request.settled_count;
+  owned->spec.salt = request.spec.salt;
+  owned->spec.provisional = request.spec.provisional;
+  owned->user = mix_hash(Hash128{0, request.user}, Hash128{0, kCompanionBit});
+  request.partner = &state.queues.add(std::move(owned));
+  state.tables.extend_hashes(*request.partner);
+  state.queues.lookup(*request.partner);
 }
 
 const Batch& Scheduler::plan(TimePoint now) {

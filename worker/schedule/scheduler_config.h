@@ -63,6 +63,12 @@ struct SchedulerConfig {
 
 // Whether a request of these lengths can ever run: kInvalidArgument says what would have to be shorter.
 // Scheduler::add() checks the same; this is for a caller that must answer before it can reach the scheduler.
-Status check_possible(const SchedulerConfig& config, int64_t prompt_count, int64_t max_new_count);
+// `companion_count`: length of NewRequest::companion without emitted ids; 0: it has none.
+Status check_possible(const SchedulerConfig& config, int64_t prompt_count, int64_t max_new_count,
+                      int64_t companion_count = 0);
+// The most tokens that an answer behind two prompts may have, each with KV of its own in `blocks`; below one
+// where the prompts alone do not fit.
+int64_t most_new_beside_companion(const SchedulerConfig& config, int64_t blocks, int64_t prompt_count,
+                                  int64_t companion_count);
 
 }  // namespace troupe

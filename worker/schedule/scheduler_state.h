@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <vector>
 
 #include "common/core/status.h"
@@ -31,8 +32,9 @@ struct SchedulerState {
     std::vector<Hash128> block_hashes;
     std::vector<TokenId> ids;
     Hash128 salt, pin;
+    std::unique_ptr<Remains> companion = nullptr;
   };
-  // The request ends and is destroyed. `complete`: it came to its end, so what it asked to pin is pinned.
+  // The request ends and is destroyed, as is its companion. `complete`: it came to its end, so what it asked to pin is pinned.
   Remains end(ScheduledRequest& request, bool complete);
   // The request's answer ends behind its first `kept_count` tokens again; it goes on from there.
   void rewind(ScheduledRequest& request, int32_t kept_count);
@@ -51,6 +53,10 @@ struct SchedulerState {
   OutputLengthPredictor lengths;
   SetWork set_work;
   StepCost cost;
+
+ private:
+  Remains end_one(ScheduledRequest& request, bool complete);
+  Status verify_partners() const;
 };
 
 }  // namespace troupe

@@ -38,8 +38,9 @@ void StepCommit::advance_counted(std::vector<RequestId>& finished) {
 void StepCommit::advance_item(ScheduledRequest& request, const BatchItem& item) {
   state_.stats.computed_tokens_total += item.count;
   state_.set_work.add(request.spec.set, request.spec.prefix_count, item.count);
-  if (request.stopped || request.rewind_to >= 0) {  // before this step, which computed for it in vain
-    if (item.samples) sampled_.push_back({.id = request.id, .request = nullptr, .ended = false});
+  const ScheduledRequest& asker = request.is_companion ? *request.partner : request;
+  if (asker.stopped || asker.rewind_to >= 0) {  // before this step, which computed for it in vain
+    if (item.samples) sampled_.push_back({.id = item.id, .request = nullptr, .ended = false});
     return;
   }
   request.computed_count += item.count;
@@ -48,6 +49,7 @@ void StepCommit::advance_item(ScheduledRequest& request, const BatchItem& item) 
   if (request.phase == RequestPhase::kPrefill) state_.tables.cache_full_blocks(request);
   state_.queues.set_pending(request, item.samples ? 0 : request.rest_count());
   if (!item.samples) return;
+  if (request.is_companion) return advance_companion(request);
   request.sampled_index = static_cast<int32_t>(sampled_.size());
   Sampled& entry = sampled_.emplace_back(Sampled{.id = request.id, .request = &request, .ended = false});
   if (!request.ids.empty()) request.ids.push_back(-1 - request.sampled_index);
@@ -61,6 +63,22 @@ void StepCommit::advance_item(ScheduledRequest& request, const BatchItem& item) 
   }
 }
 
+// Its next id is the one that its request draws, whose item came before.
+void StepCommit::advance_companion(ScheduledRequest& companion) {
+  const ScheduledRequest& request = *companion.partner;
+  sampled_.push_back({.id = request.id, .request = nullptr, .ended = false});
+  companion.sampled_index = request.sampled_index;
+  companion.ids.push_back(-1 - companion.sampled_index);
+  ++companion.known_count;
+  state_.queues.finish_prefill(companion);
+}
+
+void StepCommit::set_token(ScheduledRequest& request, const StepToken& token) {
+  request.sampled_index = -1;
+  request.corrupt = token.corrupt;
+  if (!request.ids.empty()) request.ids.back() = token.token;
+}
+
 void StepCommit::resolve(std::span<const StepToken> tokens, TimePoint now, std::vector<RequestId>& finished) {
   TROUPE_CHECK(unresolved_, "tokens of a step that has not ended");
   TROUPE_CHECK(tokens.size() == sampled_.size(), "a step's end needs one token for each item that samples");
@@ -71,13 +89,13 @@ void StepCommit::resolve(std::span<const StepToken> tokens, TimePoint now, std::
     if (token.corrupt && entry.remains != nullptr) state_.discard(*entry.remains);
     if (entry.request != nullptr) {
       ScheduledRequest& request = *entry.request;
-      request.sampled_index = -1;
-      if (!request.ids.empty()) request.ids.back() = token.token;
+      set_token(request, token);
+      if (request.partner != nullptr) set_token(*request.partner, token);
       if (request.spec.provisional) settle(request, token);
       if (request.rewind_to >= 0 || !(token.finished || request.has_all_tokens())) continue;
       request.stopped = true;
-      request.corrupt = token.corrupt;
       request.settled_count = request.emitted_count();
+      if (request.partner != nullptr) request.partner->settled_count = request.settled_count;
       stopped_.push_back(&request);
     } else if (!entry.ended) {
       continue;
@@ -92,6 +110,7 @@ void StepCommit::resolve(std::span<const StepToken> tokens, TimePoint now, std::
 void StepCommit::settle(ScheduledRequest& request, const StepToken& token) {
   TROUPE_CHECK(token.settled_count <= request.emitted_count(), "more tokens are settled than there are");
   request.settled_count = std::max(request.settled_count, token.settled_count);
+  if (request.partner != nullptr) request.partner->settled_count = request.settled_count;
   if (token.kept_count < 0) return;
   TROUPE_CHECK(request.settled_count <= token.kept_count && token.kept_count < request.emitted_count(),
                "only tokens that are not settled can be taken back");

@@ -41,6 +41,8 @@ class StepCommit {
 
   void advance_counted(std::vector<RequestId>& finished);
   void advance_item(ScheduledRequest& request, const BatchItem& item);
+  void advance_companion(ScheduledRequest& companion);
+  static void set_token(ScheduledRequest& request, const StepToken& token);
   void settle(ScheduledRequest& request, const StepToken& token);
   void end_stopped();
   void learn_cost(TimePoint now);

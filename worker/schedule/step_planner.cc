@@ -88,10 +88,25 @@ void StepPlanner::list_decodes() {
   const RequestQueues::Queue& running = queues_.running();
   for (size_t i = 0; i < running.size(); ++i) {
     Request& r = *running[i];
+    if (r.partner != nullptr) {
+      if (!r.is_companion) give_last_ids(r);
+      continue;
+    }
     // (One that is provisional may have all its tokens, and not know yet whether they stay.)
     if (r.phase != RequestPhase::kDecode || budget_ == 0 || r.has_all_tokens()) continue;
     if (grow_or_preempt(r)) add_item(r, 1, 1);
   }
+}
+
+// Partners: as a decode of each, once all else of both is computed.
+void StepPlanner::give_last_ids(Request& request) {
+  Request& companion = *request.partner;
+  const bool is_ready = request.rest_count() == 1 && companion.rest_count() == 1;
+  if (!is_ready || budget_ < 2 || request.has_all_tokens()) return;
+  if (!grow_or_preempt(request) || !grow_or_preempt(companion)) return;
+  add_item(request, 1, 1);
+  add_item(companion, 1, 1);
+  held_ = std::min(held_, budget_);
 }
 
 // The same for decodes that are counted. The youngest give way, so a request that has got its block keeps it.
@@ -106,19 +121,22 @@ void StepPlanner::count_decodes() {
   budget_ -= counted.count();
 }
 
-// A block for the id to be computed; false: `request` itself was the youngest and gave way.
+// A block for the id to be computed; false: `request` itself was the youngest and gave way, or its partner.
 bool StepPlanner::grow_or_preempt(Request& request) {
   while (!state_.tables.grow(request)) {
     Request& victim = *queues_.running().back();
+    const bool gives_way = &victim == &request || victim.partner == &request;
     preempt(victim);
-    if (&victim == &request) return false;
+    if (gives_way) return false;
   }
   return true;
 }
 
+// With its partner.
 void StepPlanner::preempt(Request& request) {
   queues_.preempt(request);
-  batch_.preempted.push_back(request.id);
+  if (request.partner != nullptr) queues_.preempt(*request.partner);
+  batch_.preempted.push_back(request.id & ~kCompanionBit);
   ++state_.stats.preemptions_total;
   preempted_ = true;
 }
@@ -131,7 +149,7 @@ void StepPlanner::limit_prefill() {
   int64_t wanted = 0;
   for (const Request* r : queues_.prefilling()) {
     if (wanted == 0) start = r->computed_count;
-    wanted += r->rest_count();
+    wanted += r->chunked_count();
   }
   if (wanted == 0 && queues_.waiting().empty()) return;
   seconds_max_ = std::chrono::duration<double>(config_.tpot_budget).count();
@@ -160,7 +178,8 @@ void StepPlanner::plan_prefills() {
 
 // A chunk for a request that holds its blocks; false: there are no tokens for it.
 bool StepPlanner::give_chunk(Request& request) {
-  const int32_t rest = request.rest_count();
+  const int32_t rest = request.chunked_count();
+  if (rest == 0) return true;
   const int32_t price = price_of(request);
   if (oldest_ == nullptr) {
     const int32_t least = price > 1 ? kMinScoredChunk : 1;
@@ -188,7 +207,7 @@ bool StepPlanner::give_chunk(Request& request) {
 void StepPlanner::finish_oldest() {
   if (held_ == 0) return;
   BatchItem& item = batch_.items[oldest_item_];
-  const int32_t count = std::min(oldest_->rest_count() - item.count, held_ / price_of(*oldest_));
+  const int32_t count = std::min(oldest_->chunked_count() - item.count, held_ / price_of(*oldest_));
   held_ = 0;
   const int32_t scored_before = item.scored.count;
   step_.load.add_prefill(item.start + item.count, count);
@@ -209,9 +228,11 @@ void StepPlanner::admit_waiting() {
   Request* passed = nullptr;  // the oldest that does not fit
   size_t next = 0;
   bool started = false, may_go_on = true;
-  for (; may_go_on && next < waiting.size(); ++next) {
-    if (budget_ == 0 || running.size() >= limit || state_.tables.available_count() == 0) break;
+  size_t rows = 1;  // of the request; a companion stands behind it
+  for (; may_go_on && next < waiting.size(); next += rows) {
     Request& r = *waiting[next];
+    rows = r.partner == nullptr ? 1 : 2;
+    if (budget_ == 0 || running.size() + rows > limit || state_.tables.available_count() == 0) break;
     const bool urgent = !r.in_background();
     if (!urgent && !in_batches) {
       if (!background_.has_turn(batch_)) break;
@@ -221,7 +242,7 @@ void StepPlanner::admit_waiting() {
     const bool has_tokens =
         oldest_ == nullptr || budget_ > held_ || (urgent && r.pending_tokens * price_of(r) < oldest_work_);
     const bool in_turn = urgent || passed == nullptr;
-    if (!r.lookup_awaits && has_tokens && in_turn && state_.tables.admit(r, reserve_.beside(r))) {
+    if (!r.lookup_awaits && has_tokens && in_turn && admit(r)) {
       if (passed != nullptr) ++passed->passed_count;
       start_running(r);
       started = true;
@@ -239,6 +260,25 @@ void StepPlanner::admit_waiting() {
   if (started) queues_.drop_started(next);
 }
 
+// Gives it the blocks of all its known ids, and its companion.
+bool StepPlanner::admit(Request& request) {
+  const int32_t reserve = reserve_.beside(request);
+  if (request.partner == nullptr) return state_.tables.admit(request, reserve);
+  Request& companion = *request.partner;
+  queues_.lookup(companion);
+  if (companion.lookup_awaits) {
+    request.lookup_awaits = true;
+    return false;
+  }
+  const int32_t needed = state_.tables.blocks_for(companion.known_count);
+  if (!state_.tables.admit(request, reserve + needed)) return false;
+  if (state_.tables.admit(companion, reserve)) return true;
+  // There is room, but a block that it had found went for its request's, and another is computing that one.
+  state_.tables.release(request);
+  request.lookup_awaits = true;
+  return false;
+}
+
 // The requests of the background that run, behind all others and before those of their kind that wait.
 void StepPlanner::serve_background() {
   if (background_served_) return;
@@ -252,6 +292,13 @@ void StepPlanner::serve_background() {
 
 // REQUIRES: it was admitted, and there are tokens for it, or it is of a static batch.
 void StepPlanner::start_running(Request& request) {
+  start_one(request);
+  if (request.partner == nullptr) return;
+  start_one(*request.partner);
+  if (config_.batching == Batching::kMerged) give_last_ids(request);
+}
+
+void StepPlanner::start_one(Request& request) {
   queues_.start(request);
   if (request.first_cached_count < 0) {
     request.first_cached_count = request.cached_count;
@@ -283,7 +330,8 @@ void StepPlanner::set_count(BatchItem& item, const Request& request, int32_t cou
 // `price`: what a token of it takes of the budget; the last may cost more than is left.
 void StepPlanner::add_item(Request& request, int32_t count, int32_t price) {
   BatchItem& item = batch_.items.emplace_back();
-  item.id = request.id;
+  item.id = request.id & ~kCompanionBit;
+  item.is_companion = request.is_companion;
   item.start = request.computed_count;
   set_count(item, request, count);
   item.sample_position = request.emitted_count();

@@ -34,11 +34,14 @@ class StepPlanner {
   void admit_waiting();
   void serve_background();
   void finish_oldest();
+  void give_last_ids(Request& request);
+  bool admit(Request& request);
   bool grow_or_preempt(Request& request);
   void preempt(Request& request);
   bool give_chunk(Request& request);
   int32_t price_of(const Request& request) const;
   void start_running(Request& request);
+  void start_one(Request& request);
   void set_count(BatchItem& item, const Request& request, int32_t count) const;
   void add_item(Request& request, int32_t count, int32_t price);
 

@@ -35,9 +35,10 @@ struct ModelRequest {
   bool cut_to_fit = false;  // max_new_count is the most
   int32_t pin_blocks = 0;   // that it may pin
   bool provisional = false;
-  int32_t settled_count = 0;  // of a provisional request's answer
-  bool rewound = false;       // while a step was under way that computes for it in vain
-  int32_t unresolved = -1;    // the scheduler does not know the last of `ids`, but its place in the step
+  int32_t settled_count = 0;   // of a provisional request's answer
+  bool rewound = false;        // while a step was under way that computes for it in vain
+  int32_t unresolved = -1;     // the scheduler does not know the last of `ids`, but its place in the step
+  bool has_companion = false;  // which is another of these, by the id with kCompanionBit
 
   Hash128 context(int32_t count) const {
     Hash128 hash = salt;
@@ -48,8 +49,10 @@ struct ModelRequest {
 
 class Machine {
  public:
-  Machine(uint64_t seed, Batching batching)
+  // `companions`: some requests have one.
+  Machine(uint64_t seed, Batching batching, bool companions = false)
       : random_(seed),
+        companions_(companions),
         config_(random_config(batching)),
         ahead_(pick(0, 1) == 1),
         scheduler_(config_),
@@ -84,6 +87,8 @@ class Machine {
   int64_t prompts_before_decodes() const { return prompts_before_decodes_; }
   int64_t batches() const { return batches_; }
   int64_t corrupt() const { return corrupt_; }
+  int64_t pairs() const { return pairs_; }
+  int64_t pairs_preempted() const { return pairs_preempted_; }
   int64_t rewinds() const { return rewinds_; }
   int64_t rewinds_to_prompt() const { return rewinds_to_prompt_; }
 
@@ -95,6 +100,7 @@ class Machine {
     bool may_end = false;                        // or it was told to say less
     bool corrupt = false;                        // it failed: no token was drawn
     bool vain = false;                           // of a request whose tokens were taken back meanwhile
+    bool of_companion = false;                   // draws nothing
     int32_t settled_count = 0, kept_count = -1;  // StepToken's
   };
 
@@ -149,11 +155,23 @@ class Machine {
     added.spec.set = {9, static_cast<uint64_t>(pick(0, 2))};
     added.spec.prefix_count = pick(0, request.prompt_count);
     added.spec.planned = pick(0, 1) == 0;
-    const int32_t new_count = std::min(request.max_new_count, config_.max_model_len - request.prompt_count);
-    const int32_t kv_count = request.prompt_count + new_count - 1;
-    const bool possible = new_count >= 1 && kv_count <= config_.block_count * config_.block_size;
-    const bool room = scheduler_.stats().waiting < config_.max_waiting;
-    const int32_t needed_blocks = (kv_count + config_.block_size - 1) / config_.block_size;
+    std::optional<ModelRequest> companion;
+    if (companions_ && !added.spec.background && pick(0, 1) == 0) {
+      companion = make_companion(request);
+      added.companion = companion->ids;
+      request.has_companion = true;
+    }
+    const int32_t companion_count = companion ? companion->prompt_count : 0;
+    const int32_t longest = std::max(request.prompt_count, companion_count);
+    const int32_t new_count = std::min(request.max_new_count, config_.max_model_len - longest);
+    const auto blocks_for = [&](int32_t prompt) {
+      return (prompt + new_count - 1 + config_.block_size - 1) / config_.block_size;
+    };
+    const int32_t needed_blocks =
+        blocks_for(request.prompt_count) + (companion ? blocks_for(companion_count) : 0);
+    const int32_t rows = std::min(config_.max_num_seqs, config_.max_num_batched_tokens);
+    const bool possible = new_count >= 1 && needed_blocks <= config_.block_count && (!companion || rows >= 2);
+    const bool room = scheduler_.stats().waiting + companion.has_value() < config_.max_waiting;
     const bool roomy = needed_blocks <= config_.block_count - kept_blocks() && added.spec.pin.is_zero();
     const Status status = scheduler_.add(std::move(added));
     if (roomy || !possible || !room) {
@@ -163,7 +181,33 @@ class Machine {
     if (!status.ok()) return;
     request.max_new_count = new_count;
     requests_.emplace(next_id_ - 1, std::move(request));
+    if (companion) requests_.emplace((next_id_ - 1) | kCompanionBit, *std::move(companion));
     ++live_count_;
+  }
+
+  // Its prompt begins as its request's does, or is another's, or one token.
+  ModelRequest make_companion(const ModelRequest& request) {
+    ModelRequest companion;
+    companion.salt = request.salt;
+    companion.provisional = request.provisional;
+    if (pick(0, 2) == 0) {
+      companion.ids = random_ids(1);
+    } else {
+      companion.ids = pick(0, 1) == 0 ? request.ids : prefixes_[static_cast<size_t>(pick(0, 3))];
+      companion.ids.resize(static_cast<size_t>(pick(1, static_cast<int>(companion.ids.size()))));
+      for (TokenId id : random_ids(pick(0, 9))) companion.ids.push_back(id);
+    }
+    companion.prompt_count = static_cast<int32_t>(companion.ids.size());
+    return companion;
+  }
+
+  static RequestId key_of(const BatchItem& item) { return item.id | (item.is_companion ? kCompanionBit : 0); }
+
+  // What is done to a request is done to its companion.
+  template <typename F>
+  void for_both(RequestId id, const F& change) {
+    change(requests_.at(id));
+    if (requests_.at(id).has_companion) change(requests_.at(id | kCompanionBit));
   }
 
   Hash128 random_pin() { return {7, static_cast<uint64_t>(pick(1, 3))}; }
@@ -190,9 +234,10 @@ class Machine {
   void remove() {
     if (requests_.empty()) return;
     const auto it = std::next(requests_.begin(), pick(0, static_cast<int>(requests_.size()) - 1));
-    scheduler_.remove(it->first);
+    const RequestId id = it->first & ~kCompanionBit;
+    scheduler_.remove(id);
     if (!it->second.finished) --live_count_;
-    it->second.finished = true;
+    for_both(id, [](ModelRequest& r) { r.finished = true; });
   }
 
   // Ahead: the step before it is resolved when this one is under way.
@@ -206,15 +251,19 @@ class Machine {
     }
     // A background request that made way may be in the step again.
     for (const RequestId id : batch.preempted) {
-      requests_.at(id).computed_count = -1;
-      requests_.at(id).decoding = false;
-      requests_.at(id).admitted = true;  // if only to a batch, of which no step was about it
+      pairs_preempted_ += requests_.at(id).has_companion;
+      for_both(id, [](ModelRequest& r) {
+        r.computed_count = -1;
+        r.decoding = false;
+        r.admitted = true;  // if only to a batch, of which no step was about it
+      });
     }
     if (batch.empty()) return resolve();
     ASSERT_LE(static_cast<int32_t>(batch.items.size()), config_.max_num_seqs);
     ASSERT_LE(batch.token_count, config_.max_num_batched_tokens);
     const bool preempted = scheduler_.stats().preemptions_total > preemptions_before;
     check_batching(batch, running_before);
+    check_pairs(batch);
     kv_.copy(batch.copies);
     int32_t token_count = 0;
     for (const BatchItem& item : batch.items) {
@@ -233,7 +282,7 @@ class Machine {
       return;
     }
     for (const BatchItem& item : batch.items) {
-      ModelRequest& r = requests_.at(item.id);
+      ModelRequest& r = requests_.at(key_of(item));
       if (!r.finished && !r.rewound) r.computed_count = item.start + static_cast<int32_t>(item.ids.size());
     }
     if (ahead_) scheduler_.advance();
@@ -245,24 +294,42 @@ class Machine {
   void check_batching(const Batch& batch, int32_t running_before) {
     if (config_.batching == Batching::kMerged) return;
     int decodes = 0, live_decodes = 0;
-    for (const BatchItem& item : batch.items) decodes += requests_.at(item.id).decoding;
+    for (const BatchItem& item : batch.items) {
+      // A pair's last ids come with the decodes.
+      const ModelRequest& r = requests_.at(key_of(item));
+      decodes += r.decoding || (item.samples && (r.has_companion || item.is_companion));
+    }
     ASSERT_TRUE(decodes == 0 || decodes == static_cast<int>(batch.items.size())) << "prompts beside decodes";
     for (const auto& [id, request] : requests_) live_decodes += request.decoding && !request.finished;
     // When steps are planned ahead, some requests may have ended without the model knowing it yet.
-    if (decodes > 0 && !ahead_) {
+    if (decodes > 0 && !ahead_ && !companions_) {
       ASSERT_EQ(decodes, live_decodes) << "a decode without its token";
     }
     prompts_before_decodes_ += decodes == 0 && live_decodes > 0;
     if (config_.batching != Batching::kStatic) return;
-    const int32_t stayed = running_before - static_cast<int32_t>(batch.preempted.size());
+    int32_t stayed = running_before;
+    for (const RequestId id : batch.preempted) stayed -= requests_.at(id).has_companion ? 2 : 1;
     const int32_t joined = scheduler_.stats().running - stayed;
     ASSERT_TRUE(joined == 0 || stayed == 0) << "somebody joined a batch";
     batches_ += joined > 1;
   }
 
+  // The logits of both partners come from one step, side by side.
+  void check_pairs(const Batch& batch) {
+    for (size_t i = 0; i < batch.items.size(); ++i) {
+      const BatchItem& item = batch.items[i];
+      if (!item.samples || !requests_.at(item.id).has_companion) continue;
+      const size_t other = item.is_companion ? i - 1 : i + 1;
+      ASSERT_LT(other, batch.items.size()) << "one of a pair alone";
+      const BatchItem& partner = batch.items[other];
+      ASSERT_TRUE(partner.id == item.id && partner.samples && partner.is_companion != item.is_companion);
+      pairs_ += item.is_companion;
+    }
+  }
+
   void check_item(const BatchItem& item) {
-    ASSERT_TRUE(requests_.contains(item.id));
-    ModelRequest& r = requests_.at(item.id);
+    ASSERT_TRUE(requests_.contains(key_of(item)));
+    ModelRequest& r = requests_.at(key_of(item));
     ASSERT_FALSE(r.finished);
     ASSERT_FALSE(item.ids.empty());
     const int32_t end = item.start + static_cast<int32_t>(item.ids.size());
@@ -275,7 +342,7 @@ class Machine {
       ASSERT_TRUE(r.computed_count < 0) << "a running request jumped";
     }
     partial_hits_ += item.start % config_.block_size != 0 && item.start != r.computed_count;
-    if (!r.admitted) {
+    if (!r.admitted && !item.is_companion) {
       ASSERT_EQ(scheduler_.cached_count(item.id), item.start);
     }
     r.admitted = true;
@@ -292,13 +359,18 @@ class Machine {
   }
 
   void compute(BatchItem item, std::vector<Sampled>& sampled) {
-    const ModelRequest& r = requests_.at(item.id);
+    const ModelRequest& r = requests_.at(key_of(item));
     item.ids = std::span(r.ids).subspan(static_cast<size_t>(item.start), item.ids.size());
     const Hash128 context = kv_.compute(item, r.salt);
     if (!item.samples) return;
     const TokenId token = next_token(context);
     ASSERT_EQ(token, next_token(r.context(static_cast<int32_t>(r.ids.size()))));
     sampled.push_back({item.id, token});
+    if (!item.is_companion) return;
+    // What is drawn hangs on both contexts.
+    Sampled& drawn = sampled[sampled.size() - 2];
+    drawn.token = (drawn.token + token) % 24;
+    sampled.back().of_companion = true;
   }
 
   // A request that is not in a step with a preemption may be the victim: its position is unknown until it is
@@ -306,7 +378,7 @@ class Machine {
   void forget_positions(const Batch& batch) {
     for (auto& [id, request] : requests_) {
       bool planned = false;
-      for (const BatchItem& item : batch.items) planned = planned || item.id == id;
+      for (const BatchItem& item : batch.items) planned = planned || key_of(item) == id;
       if (!planned) request.computed_count = -1;
     }
   }
@@ -316,13 +388,16 @@ class Machine {
     last_ = std::move(sampled);
     has_last_ = true;
     for (size_t i = 0; i < last_.size(); ++i) {
+      if (last_[i].of_companion) continue;
       ModelRequest& r = requests_.at(last_[i].id);
       computed_in_vain_ += r.finished || r.rewound;
       last_[i].vain = r.rewound;
       if (r.finished || r.rewound) continue;
-      r.ids.push_back(last_[i].token);
-      r.decoding = true;
-      if (ahead_) r.unresolved = static_cast<int32_t>(i);
+      for_both(last_[i].id, [&](ModelRequest& each) {
+        each.ids.push_back(last_[i].token);
+        each.decoding = true;
+        if (ahead_) each.unresolved = static_cast<int32_t>(i);
+      });
       const int32_t emitted_count = static_cast<int32_t>(r.ids.size()) - r.prompt_count;
       corrupt_ += last_[i].corrupt = pick(0, 49) == 0;
       last_[i].ends = last_[i].corrupt || last_[i].token == kStopToken || emitted_count >= r.max_new_count;
@@ -348,18 +423,19 @@ class Machine {
     }
     size_t next = 0;
     for (const Sampled& s : last_) {
+      if (s.of_companion) continue;
       ModelRequest& r = requests_.at(s.id);
-      r.unresolved = -1;
+      for_both(s.id, [](ModelRequest& each) { each.unresolved = -1; });
       const bool ended = next < finished.size() && finished[next] == s.id;
       next += ended;
       if (r.finished || s.vain) continue;  // removed meanwhile
-      if (s.kept_count >= 0) rewind(r, s.kept_count);
+      if (s.kept_count >= 0) rewind(s.id, s.kept_count);
       ASSERT_LE(s.ends, ended);
       ASSERT_LE(ended, s.may_end);
       if (!ended) continue;
       cut_short_ += !s.ends;
       pins_ += r.pin_blocks > 0 && !s.corrupt;
-      r.finished = true;
+      for_both(s.id, [](ModelRequest& each) { each.finished = true; });
       --live_count_;
     }
     ASSERT_EQ(next, finished.size());
@@ -369,7 +445,7 @@ class Machine {
   // Some tokens of a provisional request stay for good from now on, and others are taken back.
   void settle(Sampled& s) {
     ModelRequest& r = requests_.at(s.id);
-    if (!r.provisional || r.finished || s.vain || s.corrupt) return;
+    if (!r.provisional || r.finished || s.vain || s.corrupt || s.of_companion) return;
     const int32_t emitted_count = static_cast<int32_t>(r.ids.size()) - r.prompt_count;
     if (pick(0, 1) == 0) r.settled_count = pick(r.settled_count, emitted_count);
     s.settled_count = r.settled_count;
@@ -378,12 +454,14 @@ class Machine {
     s.ends = s.may_end = false;
   }
 
-  void rewind(ModelRequest& r, int32_t kept_count) {
+  void rewind(RequestId id, int32_t kept_count) {
     ++rewinds_;
-    rewinds_to_prompt_ += kept_count == 0 && r.prompt_count % config_.block_size == 0;
-    r.ids.resize(static_cast<size_t>(r.prompt_count + kept_count));
-    r.computed_count = -1;
-    r.rewound = true;
+    rewinds_to_prompt_ += kept_count == 0 && requests_.at(id).prompt_count % config_.block_size == 0;
+    for_both(id, [kept_count](ModelRequest& r) {
+      r.ids.resize(static_cast<size_t>(r.prompt_count + kept_count));
+      r.computed_count = -1;
+      r.rewound = true;
+    });
   }
 
   void drain() {
@@ -404,6 +482,7 @@ class Machine {
   }
 
   std::mt19937_64 random_;
+  const bool companions_;
   SchedulerConfig config_;
   const bool ahead_;  // steps are planned before the tokens of the one before are known
   Scheduler scheduler_;
@@ -415,6 +494,8 @@ class Machine {
   std::vector<Sampled> last_;  // of the step whose tokens the scheduler does not know yet
   bool has_last_ = false;
   int64_t partial_hits_ = 0, pins_ = 0, refused_beside_pins_ = 0, cut_short_ = 0, computed_in_vain_ = 0;
+  int64_t pairs_ = 0;  // steps that drew for one
+  int64_t pairs_preempted_ = 0;
   int64_t corrupt_ = 0, rewinds_ = 0, rewinds_to_prompt_ = 0;
   int64_t prompts_before_decodes_ = 0, batches_ = 0;  // of more than one request
   TimePoint now_{};

@@ -79,5 +79,29 @@ TEST(SchedulerModel, RandomOperationsInStaticBatchesKeepEveryContextRight) {
   EXPECT_GT(computed_in_vain, least_of_eighth(500));
 }
 
+TEST(SchedulerModel, CompanionsAreComputedBesideTheirRequests) {
+  int64_t pairs = 0, pairs_preempted = 0, rewinds = 0, hit_tokens = 0, corrupt = 0, computed_in_vain = 0;
+  for (const Batching batching : {Batching::kMerged, Batching::kSeparate, Batching::kStatic}) {
+    const int64_t seeds = eighth_if_sanitized(batching == Batching::kMerged ? 2000 : 400);
+    for (int64_t seed = 1; seed <= seeds && !HasFailure(); ++seed) {
+      SCOPED_TRACE("seed " + std::to_string(seed));
+      Machine machine(static_cast<uint64_t>(seed), batching, /*companions=*/true);
+      machine.run(120);
+      pairs += machine.pairs();
+      pairs_preempted += machine.pairs_preempted();
+      rewinds += machine.rewinds();
+      hit_tokens += machine.stats().prefix_hit_tokens_total;
+      corrupt += machine.corrupt();
+      computed_in_vain += machine.computed_in_vain();
+    }
+  }
+  EXPECT_GT(pairs, least_of_eighth(50'000));
+  EXPECT_GT(pairs_preempted, least_of_eighth(100));
+  EXPECT_GT(rewinds, least_of_eighth(2'000));
+  EXPECT_GT(hit_tokens, least_of_eighth(50'000));
+  EXPECT_GT(corrupt, least_of_eighth(500));
+  EXPECT_GT(computed_in_vain, least_of_eighth(500));
+}
+
 }  // namespace scheduler_model
 }  // namespace troupe
