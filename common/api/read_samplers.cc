@@ -12,6 +12,7 @@ namespace {
 
 constexpr int64_t kCountMax = int64_t{1} << 30;  // of tokens; more is all there are
 constexpr int64_t kLogprobsMax = 20;             // as of the field that it is an alias of
+constexpr size_t kTextBytesMax = 16u << 20;      // the body's limit is narrower
 constexpr double kCutoffUnit = 1e-4;             // of epsilon_cutoff and eta_cutoff: text-generation-webui's
 
 // Rank: which of a sampler's names counts where a body has several; the lowest.
@@ -26,6 +27,7 @@ constexpr Row kRows[] = {
     {"bad_words", SamplerField::kBadWords, 0},
     {"ban_eos_token", SamplerField::kBanEos, 0},
     {"banned_tokens", SamplerField::kBannedTokens, 0},
+    {"cfg_scale", SamplerField::kGuidanceScale, 1},
     {"custom_token_bans", SamplerField::kBannedTokens, 1},
     {"dry_allowed_length", SamplerField::kDryAllowedLength, 0},
     {"dry_base", SamplerField::kDryBase, 0},
@@ -40,6 +42,7 @@ constexpr Row kRows[] = {
     {"dynatemp_range", SamplerField::kDynatempRange, 0},
     {"epsilon_cutoff", SamplerField::kEpsilonCutoff, 0},
     {"eta_cutoff", SamplerField::kEtaCutoff, 0},
+    {"guidance_scale", SamplerField::kGuidanceScale, 0},
     {"max_length", SamplerField::kMaxTokens, 2},
     {"max_new_tokens", SamplerField::kMaxTokens, 0},
     {"max_temp", SamplerField::kDynatempHigh, 1},
@@ -52,6 +55,7 @@ constexpr Row kRows[] = {
     {"mirostat_tau", SamplerField::kMirostatTau, 0},
     {"n_predict", SamplerField::kMaxTokens, 1},
     {"n_probs", SamplerField::kLogprobs, 0},
+    {"negative_prompt", SamplerField::kNegativePrompt, 0},
     {"penalty_range", SamplerField::kRepetitionRange, 1},
     {"rep_pen", SamplerField::kRepetitionPenalty, 0},
     {"rep_pen_range", SamplerField::kRepetitionRange, 3},
@@ -149,8 +153,9 @@ Fault GivenSamplers::settle(GenerateRequest& request) const {
   if (auto fault = settle_aliases(request)) return fault;
   SamplerFields out;
   for (const auto part :
-       {&GivenSamplers::settle_cuts, &GivenSamplers::settle_temperature, &GivenSamplers::settle_mirostat,
-        &GivenSamplers::settle_repetition, &GivenSamplers::settle_dry, &GivenSamplers::settle_order}) {
+       {&GivenSamplers::settle_guidance, &GivenSamplers::settle_cuts, &GivenSamplers::settle_temperature,
+        &GivenSamplers::settle_mirostat, &GivenSamplers::settle_repetition, &GivenSamplers::settle_dry,
+        &GivenSamplers::settle_order}) {
     if (auto fault = (this->*part)(out)) return fault;
   }
   if (auto fault = settle_bans(request, out)) return fault;
@@ -187,6 +192,14 @@ Fault GivenSamplers::settle_aliases(GenerateRequest& request) const {
   if (auto fault = read_integer(probs->name, probs->value, {-1, kLogprobsMax}, count)) return fault;
   if (count > 0) request.logprobs = static_cast<int32_t>(count);
   return std::nullopt;
+}
+
+// Front ends send 1, 0 and less where they want none.
+Fault GivenSamplers::settle_guidance(SamplerFields& out) const {
+  if (auto f = number(SamplerField::kGuidanceScale, {.max = 100, .off = 1}, out.guidance_scale)) return f;
+  const Given* const negative = find(SamplerField::kNegativePrompt);
+  if (negative == nullptr || out.guidance_scale == 1) return std::nullopt;
+  return read_string(negative->name, negative->value, kTextBytesMax, out.negative_prompt);
 }
 
 Fault GivenSamplers::settle_cuts(SamplerFields& out) const {

@@ -32,12 +32,14 @@ enum class SamplerField : uint8_t {
   kDynatempRange,
   kEpsilonCutoff,
   kEtaCutoff,
+  kGuidanceScale,
   kLogprobs,   // n_probs
   kMaxTokens,  // max_new_tokens, …
   kMinTokens,
   kMirostatEta,
   kMirostatMode,
   kMirostatTau,
+  kNegativePrompt,
   kOrder,
   kRepetitionDecay,
   kRepetitionPenalty,  // rep_pen, …
@@ -73,6 +75,7 @@ class GivenSamplers {
   };
   const Given* find(SamplerField field) const;
   Fault settle_aliases(GenerateRequest& request) const;
+  Fault settle_guidance(SamplerFields& out) const;
   Fault settle_cuts(SamplerFields& out) const;
   Fault settle_temperature(SamplerFields& out) const;
   Fault settle_mirostat(SamplerFields& out) const;

@@ -13,11 +13,13 @@ namespace troupe {
 
 // Settled: a sampler that is off has its neutral value here, whatever the request had.
 struct SamplerFields {
-  double typical_p = 1;       // (0, 1]; 1: off
-  double top_a = 0;           // [0, 1]; 0: off
-  double tfs = 1;             // (0, 1]; 1: off
-  double epsilon_cutoff = 0;  // a probability, [0, 1); 0: off
-  double eta_cutoff = 0;      // the same
+  double guidance_scale = 1;    // (0, 100]; 1: off
+  std::string negative_prompt;  // empty: none. Only where there is guidance
+  double typical_p = 1;         // (0, 1]; 1: off
+  double top_a = 0;             // [0, 1]; 0: off
+  double tfs = 1;               // (0, 1]; 1: off
+  double epsilon_cutoff = 0;    // a probability, [0, 1); 0: off
+  double eta_cutoff = 0;        // the same
   double smoothing_factor = 0, smoothing_curve = 1;
   bool has_dynamic_temperature = false;  // then in place of the temperature, unless that is 0
   double dynatemp_low = 1, dynatemp_high = 1, dynatemp_exponent = 1;

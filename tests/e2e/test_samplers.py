@@ -69,7 +69,8 @@ MIROSTAT = [{"mirostat_mode": 1, "mirostat_tau": 4, "mirostat_eta": 0.3}, {"miro
     chat(seed=15, temperature=1.2, **MIROSTAT[1]),
     chat(seed=16, temperature=1.2, logprobs=True, top_logprobs=2, **MIROSTAT[1]),
     chat(temperature=0, dry_multiplier=2, dry_allowed_length=1, repetition_penalty=1.2, repetition_penalty_range=20),
-], ids=["all-chat", "all-plain", "late-penalties", "mirostat-1", "mirostat-2", "mirostat-logprobs", "greedy-dry"])
+    chat(seed=17, guidance_scale=1.8, negative_prompt="You are dull.", repetition_penalty=1.1),
+], ids=["all-chat", "all-plain", "late-penalties", "mirostat-1", "mirostat-2", "mirostat-logprobs", "greedy-dry", "guided"])
 def test_a_cut_stream_goes_on_as_it_would(fleet, body):
     check_every_cut(fleet.workers, body)
 
@@ -126,6 +127,31 @@ def test_bans_hold(fleet):
         assert not any(worded[i:i + 2] == pair for i in range(len(worded))) and worded[:2] == free[:2]
 
 
+# A chat's negative prompt is the completion that the template makes of it. By each name, through the gateway, in choices and alone.
+def test_guidance_leads_an_answer_away(fleet):
+    system, question = {"role": "system", "content": "You are Ann."}, {"role": "user", "content": "Who are you?"}
+
+    def rendered(messages):
+        turns = "".join(f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in messages)
+        return turns + "<|im_start|>assistant\n"
+
+    free = answer(fleet.url, messages=[system, question])
+    led = answer(fleet.url, messages=[system, question], guidance_scale=2.5, negative_prompt="You are dull.")
+    assert led != free and led == answer(fleet.workers[0].url, messages=[system, question], cfg_scale=2.5, negative_prompt="You are dull.")
+    dull = {"role": "system", "content": "You are dull."}
+    assert led.strip() == answer(fleet.url, prompt=rendered([system, question]), guidance_scale=2.5,
+                                 negative_prompt=rendered([dull, question])).strip()
+    body = {"model": MODEL, "messages": [system, question], "seed": 4, "max_tokens": 20, "guidance_scale": 2.5}
+    choices, alone = ask(fleet.url, {**body, "n": 3}).json(), ask(fleet.url, body).json()
+    assert choices["choices"][0]["message"] == alone["choices"][0]["message"]
+    assert alone["usage"]["prompt_tokens"] == ask(fleet.url, {**body, "guidance_scale": 1}).json()["usage"]["prompt_tokens"]
+
+
+def test_a_guided_answer_follows_its_grammar(fleet):
+    led = answer(fleet.url, messages=MESSAGES, guidance_scale=3, negative_prompt="Yes", structured_outputs={"choice": ["yes", "no"]})
+    assert led in ("yes", "no")
+
+
 def test_an_answer_has_its_fewest_tokens(fleet):
     body = {"model": MODEL, "messages": MESSAGES, "temperature": 0, "max_tokens": 120}
     count = ask(fleet.url, body).json()["usage"]["completion_tokens"]
@@ -134,7 +160,9 @@ def test_an_answer_has_its_fewest_tokens(fleet):
 
 
 @pytest.mark.parametrize("fields, param", [
-    ({"guidance_scale": 1.5}, "guidance_scale"), ({"cfg_scale": 2}, "cfg_scale"), ({"banned_strings": ["x", 1]}, "banned_strings[1]"),
+    ({"guidance_scale": 101}, "guidance_scale"), ({"cfg_scale": "2x"}, "cfg_scale"),
+    ({"guidance_scale": 2, "negative_prompt": 1}, "negative_prompt"),
+    ({"banned_strings": ["x", 1]}, "banned_strings[1]"),
     ({"grammar_string": "root ::= other"}, "grammar_string"), ({"skew": 0.3}, "skew"), ({"top_n_sigma": 1}, "top_n_sigma"),
     ({"typical": 1.5}, "typical"), ({"xtc_probability": 2}, "xtc_probability"), ({"mirostat_mode": 3}, "mirostat_mode"),
     ({"dry_multiplier": 1, "dry_base": 1000}, "dry_base"), ({"sampler_order": [9]}, "sampler_order[0]"),

@@ -12,6 +12,7 @@
 #include <deque>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -58,21 +59,31 @@ class FakeModel {
     return logits;
   }
 
-  // The expected answer to `prompt`, whatever else is running.
-  std::vector<TokenId> reference(const std::vector<TokenId>& prompt, const SamplingParams& sampling,
-                                 int count) const {
-    const auto adjuster = LogitAdjuster::make(sampling, prompt);
+  // A context that the model has read.
+  struct Read {
     Hash128 slot, state;
-    const auto feed = [&](TokenId token) {
+    void feed(TokenId token) {
       slot = FakeKv::extend(slot, token);
       state = attend(state, slot);
-    };
-    for (TokenId token : prompt) feed(token);
+    }
+  };
+
+  // The expected answer to `prompt`, whatever else is running.
+  std::vector<TokenId> reference(const std::vector<TokenId>& prompt, const SamplingParams& sampling,
+                                 int count, const std::optional<Guidance>& guidance = std::nullopt) const {
+    const auto adjuster = LogitAdjuster::make(sampling, prompt);
+    Read read, negative;
+    for (TokenId token : prompt) read.feed(token);
+    for (TokenId token : guidance ? guidance->negative_prompt : std::vector<TokenId>()) negative.feed(token);
     std::vector<TokenId> answer;
-    std::vector<float> logits(static_cast<size_t>(vocab_size_));
+    std::vector<float> logits(static_cast<size_t>(vocab_size_)), negative_logits(logits.size());
     float mu = sampling.chain ? first_mirostat_mu(*sampling.chain) : 0;
     for (int i = 0; i < count; ++i) {
-      fill_logits(state, logits.data());
+      fill_logits(read.state, logits.data());
+      if (guidance) {
+        fill_logits(negative.state, negative_logits.data());
+        guide_logits(logits, negative_logits, guidance->scale);
+      }
       SampleRow row{.draw = draw_params(sampling, static_cast<uint64_t>(i))};
       if (adjuster != nullptr) {
         row.penalties = adjuster->penalties();
@@ -82,7 +93,8 @@ class FakeModel {
       row.mirostat_mu = &mu;
       answer.push_back(edit_and_draw(logits, row));
       if (adjuster != nullptr) adjuster->add_emitted(answer.back());
-      feed(answer.back());
+      read.feed(answer.back());
+      negative.feed(answer.back());
     }
     return answer;
   }
@@ -167,6 +179,10 @@ class FakeRunner final : public StepRunner {
 
   void draw(const StepDraws& draws) {
     const auto vocab = static_cast<size_t>(model_->vocab_size());
+    const auto row_of = [&](int32_t row) {
+      return std::span<float>(logits_).subspan(static_cast<size_t>(row) * vocab, vocab);
+    };
+    for (const GuidedRow& g : draws.guided) guide_logits(row_of(g.row), row_of(g.negative_row), g.scale);
     shown_.clear();
     for (const int32_t row : draws.shown) {
       const float* const logits = logits_.data() + static_cast<size_t>(row) * vocab;

@@ -8,6 +8,7 @@
 
 #include "worker/engine/engine.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "worker/engine/engine_impl.h"
@@ -46,10 +47,37 @@ void Engine::stop() {
   for (Question& question : unanswered) std::move(question)(nullptr);
 }
 
+namespace {
+
+int64_t companion_count(const EngineRequest& request) {
+  return request.guidance ? static_cast<int64_t>(request.guidance->negative_prompt.size()) : 0;
+}
+
+// Checks a request's lengths, and cuts the answer to the room that a negative prompt leaves where as much is
+// asked for as fits.
+Status fit_companion(const SchedulerConfig& config, EngineRequest& request) {
+  const auto prompt_count = static_cast<int64_t>(request.prompt.size());
+  const int64_t companion = companion_count(request);
+  if (companion > 0 && request.spec.cut_to_fit) {
+    const int64_t most = most_new_beside_companion(config, config.block_count, prompt_count, companion);
+    request.max_new_count =
+        static_cast<int32_t>(std::clamp<int64_t>(most, 1, std::max(request.max_new_count, 1)));
+  }
+  return check_possible(config, prompt_count, request.max_new_count, companion);
+}
+
+// Sequences of a step that it takes.
+int64_t rows_of(const NewRequest& request) {
+  return request.companion.empty() ? 1 : 2;
+}
+
+}  // namespace
+
 StatusOr<Engine::Impl::Submission> Engine::Impl::make_submission(EngineRequest request,
                                                                  EngineSink sink) const {
   const int64_t prompt_count = static_cast<int64_t>(request.prompt.size());
-  TROUPE_RETURN_IF_ERROR(check_possible(options.scheduler, prompt_count, request.max_new_count));
+  if (request.prompt_only) request.guidance.reset();
+  TROUPE_RETURN_IF_ERROR(fit_companion(options.scheduler, request));
   if (request.logprobs && !runner->has_logits())
     return absl::UnimplementedError("this worker has no log-probabilities to tell");
   if (request.grammar.compiled != nullptr && !runner->has_logits())
@@ -72,6 +100,10 @@ StatusOr<Engine::Impl::Submission> Engine::Impl::make_submission(EngineRequest r
   // The model computes up to the emitted tokens that are drawn once more.
   const auto drawn = request.emitted.end() - stream.repeated_count;
   Sequence sequence(request, text_out.tokenizer());
+  if (request.guidance) {
+    scheduled.companion = std::move(request.guidance->negative_prompt);
+    scheduled.companion.insert(scheduled.companion.end(), request.emitted.begin(), drawn);
+  }
   scheduled.prompt = std::move(request.prompt);
   scheduled.prompt.insert(scheduled.prompt.end(), request.emitted.begin(), drawn);
   scheduled.emitted_count = static_cast<int32_t>(drawn - request.emitted.begin());
@@ -88,6 +120,7 @@ StatusOr<RequestId> Engine::submit(EngineRequest request, EngineSink sink) {
 StatusOr<std::vector<RequestId>> Engine::submit(std::vector<EngineRequest> group, const EngineSink& sink) {
   Impl& e = *impl_;
   std::vector<Impl::Submission> submissions;
+  int64_t row_count = 0;
   for (EngineRequest& request : group) {
     const auto choice = static_cast<int32_t>(submissions.size());
     auto choice_sink = [sink, choice](EngineOutput piece) {
@@ -96,6 +129,7 @@ StatusOr<std::vector<RequestId>> Engine::submit(std::vector<EngineRequest> group
     };
     TROUPE_ASSIGN_OR_RETURN(Impl::Submission submission,
                             e.make_submission(std::move(request), std::move(choice_sink)));
+    row_count += rows_of(submission.request);
     submissions.push_back(std::move(submission));
   }
   std::vector<RequestId> ids;
@@ -104,13 +138,15 @@ StatusOr<std::vector<RequestId>> Engine::submit(std::vector<EngineRequest> group
     if (e.stopping) return absl::UnavailableError("the worker is shutting down");
     const SchedulerConfig& limits = e.options.scheduler;
     const int64_t held_count = e.published.stats.running + e.published.stats.waiting + e.queued.count;
-    if (held_count + static_cast<int64_t>(group.size()) > limits.max_num_seqs + limits.max_waiting) {
+    if (held_count + row_count > limits.max_num_seqs + limits.max_waiting) {
       return absl::ResourceExhaustedError("too many requests are waiting already; try again later");
     }
     for (Impl::Submission& submission : submissions) {
       ids.push_back(e.next_id++);
       submission.stream.id = submission.request.id = ids.back();
-      const Impl::Queued one{1, static_cast<int64_t>(submission.request.prompt.size())};
+      const NewRequest& request = submission.request;
+      const Impl::Queued one{rows_of(request),
+                             static_cast<int64_t>(request.prompt.size() + request.companion.size())};
       e.queued += one;
       e.pending.all += one;
       if (submission.request.spec.background) {

@@ -35,6 +35,9 @@ struct EngineRequest {
   std::vector<std::string> stop_strings;
   // None empty; the answer has none of them (banned_strings.h). REQUIRES: no mirostat beside them
   std::vector<std::string> banned_strings;
+  // None: the answer is the prompt's alone. Log-probabilities are those of what is drawn from then, but for
+  // the prompt's own.
+  std::optional<Guidance> guidance;
   AnswerGrammar grammar;  // its vocabulary's tokens are the model's. REQUIRES: a runner with logits
   // Sorted; special tokens that are text in the answer. May be null.
   std::shared_ptr<const std::vector<TokenId>> shown_special;

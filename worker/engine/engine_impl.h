@@ -73,6 +73,7 @@ struct Engine::Impl {
     uint64_t position;
     int32_t shown_row;      // row of StepOutput::logits; below zero: none
     uint32_t rewind_count;  // the sequence's
+    bool of_companion = false;
   };
   struct ScoredRows {
     RequestId id;
@@ -81,6 +82,7 @@ struct Engine::Impl {
   struct StepInFlight {
     std::vector<Drawn> drawn;
     std::vector<ScoredRows> scored;
+    std::vector<GuidedRow> guided;
     std::vector<GrammarState*> masked;  // their masks are filled while the step is computed
     bool must_wait = false;  // logits are wanted, or the next step's draws hang on this one's tokens
     TimePoint begin{};
@@ -97,6 +99,7 @@ struct Engine::Impl {
   void step();
   StatusOr<Submission> make_submission(EngineRequest request, EngineSink sink) const;
   void prepare(const Batch& batch);
+  void prepare_companion(const BatchItem& item, const Sequence& sequence);
   void finish_step();
   void publish_pins();
   void accept(const StepOutput& output);

@@ -87,7 +87,7 @@ void Engine::Impl::step() {
     const std::function<void()> fill_masks = [this] {
       for (GrammarState* grammar : next.masked) grammar->fill_mask();
     };
-    status = runner->launch(batch, {draws, shown, next.masked.empty() ? nullptr : &fill_masks});
+    status = runner->launch(batch, {draws, shown, next.masked.empty() ? nullptr : &fill_masks, next.guided});
   }
   if (under_way) finish_step();
   if (batch.empty()) return;
@@ -108,6 +108,10 @@ void Engine::Impl::prepare(const Batch& batch) {
     }
     item_row += static_cast<int32_t>(item.ids.size());
     if (!item.samples) continue;
+    if (item.is_companion) {
+      prepare_companion(item, sequence);
+      continue;
+    }
     const auto position = static_cast<uint64_t>(item.sample_position);
     if (position == sequence.first_position()) sequence.cached_count = scheduler.cached_count(item.id);
     Drawn& drawn = next.drawn.emplace_back(Drawn{item.id, position, -1, sequence.rewind_count()});
@@ -122,6 +126,15 @@ void Engine::Impl::prepare(const Batch& batch) {
     next.must_wait |= draws.back().is_drawn_by_host();
   }
   next.must_wait |= !shown.empty() || !next.scored.empty();
+}
+
+// The row before it is its request's. Which token its own row comes to does not matter.
+void Engine::Impl::prepare_companion(const BatchItem& item, const Sequence& sequence) {
+  const auto row = static_cast<int32_t>(draws.size());
+  next.guided.push_back({row - 1, row, sequence.guidance_scale()});
+  next.drawn.push_back(
+      {.id = item.id, .position = 0, .shown_row = -1, .rewind_count = 0, .of_companion = true});
+  draws.push_back({.draw = {.temperature = 0}});
 }
 
 void Engine::Impl::finish_step() {
@@ -157,6 +170,7 @@ void Engine::Impl::accept(const StepOutput& output) {
     const auto found = sequences.find(drawn.id);
     const TokenId token = output.tokens[tokens.size()];
     StepToken& result = tokens.emplace_back(StepToken{.id = drawn.id, .token = token});
+    if (drawn.of_companion) continue;
     result.finished = result.corrupt = token == kNoDraw;
     if (found == sequences.end()) continue;  // it ended or was cancelled before this step was done
     Sequence& sequence = found->second;

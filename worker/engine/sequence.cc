@@ -28,6 +28,7 @@ Sequence::Sequence(EngineRequest& request, const Tokenizer* tokenizer)
       stop_token_ids_(std::move(request.stop_token_ids)),
       ignore_eos_(request.ignore_eos),
       prompt_only_(request.prompt_only),
+      guidance_scale_(request.guidance ? request.guidance->scale : 1),
       logprobs_(request.logprobs) {
   if (has_state()) mirostat_mu_ = first_mirostat_mu(*sampling_.chain);
   const auto known = request.emitted.end() - redrawn_count(request, sampling_);

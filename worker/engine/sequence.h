@@ -56,6 +56,8 @@ class Sequence {
   // Whether `token` ends the answer.
   bool stops(TokenId token, const std::vector<int32_t>& eos_token_ids) const;
 
+  // How far its logits are led away from those of its companion (guidance.h). REQUIRES: it has one
+  double guidance_scale() const { return guidance_scale_; }
   // Nothing is emitted: the prompt is computed, and scored if requested.
   bool prompt_only() const { return prompt_only_; }
   // Position of the first token drawn: after the emitted tokens of a resumed answer.
@@ -88,6 +90,7 @@ class Sequence {
   std::vector<int32_t> stop_token_ids_;
   bool ignore_eos_ = false;
   bool prompt_only_ = false;
+  double guidance_scale_ = 1;
   uint64_t first_position_ = 0;
   std::vector<TokenId> known_;  // already sent, from first_position_ on, and drawn once more
   uint64_t scored_from_ = 0;    // the first position whose log-probability was not sent

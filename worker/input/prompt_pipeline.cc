@@ -8,6 +8,7 @@
 #include "worker/input/encode_chat.h"
 #include "worker/input/encode_text.h"
 #include "worker/input/prepare_grammar.h"
+#include "worker/input/prepare_guidance.h"
 #include "worker/input/prepare_resume.h"
 #include "worker/input/prepare_samplers.h"
 #include "worker/input/prompt_cut.h"
@@ -38,6 +39,7 @@ ApiResult<int32_t> answer_room(const ServedModel& model, const GenerateRequest& 
                                std::string_view field, size_t prompt_count, uint64_t seed) {
   const int64_t room = model.total_count_max - static_cast<int64_t>(prompt_count);
   const auto count = static_cast<int64_t>(prompt_count);
+  const std::string whose = field == "negative_prompt" ? "the negative prompt's " : "the prompt's ";
   if (room < 1) return ApiError::context_length(field, count, model.total_count_max);
   if (!request.max_tokens) {
     const int64_t count_max = default_count(model, request, room);
@@ -46,7 +48,7 @@ ApiResult<int32_t> answer_room(const ServedModel& model, const GenerateRequest& 
   if (*request.max_tokens == 0) return 1;  // the engine's minimum, of which nothing is emitted
   if (*request.max_tokens > room) {
     auto error = ApiError::context_length("max_tokens", count, model.total_count_max);
-    error.message = "max_tokens " + std::to_string(*request.max_tokens) + " and the prompt's " +
+    error.message = "max_tokens " + std::to_string(*request.max_tokens) + " and " + whose +
                     std::to_string(prompt_count) + " tokens exceed the " +
                     std::to_string(model.total_count_max) + " that fit this model; at most " +
                     std::to_string(room) + " are left for the answer";
@@ -133,6 +135,15 @@ std::optional<ApiError> settle(const ServedModel& model, const GenerateRequest& 
   auto max_new_count = answer_room(model, request, field, prompt.size(), seed);
   if (!max_new_count.ok()) return max_new_count.error();
   EngineRequest& engine = out.engine;
+  auto guidance = prepare_guidance(model, request, prompt);
+  if (!guidance.ok()) return guidance.error();
+  if (*guidance) {
+    const size_t negative_count = (*guidance)->negative_prompt.size();
+    auto behind = answer_room(model, request, "negative_prompt", negative_count, seed);
+    if (!behind.ok()) return behind.error();
+    *max_new_count = std::min(*max_new_count, *behind);
+    engine.guidance = *std::move(guidance);
+  }
   engine.continues_text = continues_text(model, request, prompt);
   engine.prompt = std::move(prompt);
   engine.max_new_count = *max_new_count;

@@ -28,6 +28,8 @@ class LogSoftmax {
   explicit LogSoftmax(std::span<const float> logits);
 
   float of(TokenId token) const;
+  // log of the sum of exp(logit).
+  double log_total() const { return double{max_logit_} + log_total_; }
   // The `count` (at most V) most probable tokens, best first, the lowest id among equals.
   std::vector<RankedToken> best(size_t count) const;
   TokenScore score(TokenId token, size_t top_count) const;

@@ -16,6 +16,7 @@
 #include "common/core/status.h"
 #include "kernels/kernels.h"
 #include "worker/model/config.h"
+#include "worker/model/guidance.h"
 #include "worker/schedule/batch.h"
 
 namespace troupe {
@@ -63,11 +64,13 @@ struct StepDraws {
   // Not null: called before the rows are drawn from, while a device computes their logits. Rows' masks may be
   // filled in here.
   const std::function<void()>* before_draws = nullptr;
+  std::span<const GuidedRow> guided = {};  // rows whose logits are guided first
 };
 
 struct StepOutput {
   std::span<const TokenId> tokens;  // (S); valid until the next collect()
-  // (shown, V) float32, host memory: the model's own logits, without edits. Valid until the next launch().
+  // (shown, V) float32, host memory: the model's own logits, guided or not, without edits. Valid until the
+  // next launch().
   Tensor logits = {};
 };
 
@@ -91,10 +94,10 @@ class ModelRunner {
   std::string description() const;  // backend, dtype, bytes of weights and KV: one line for the log
 
   // Starts the step: first its copies, then its items, then its draws. A device with memory of its own
-  // computes on asynchronously, unless logits are to be shown. An id below zero refers to the token drawn at
-  // that row of the step launched before (Scheduler::advance), as does a draw's last_drawn. After an error
-  // nothing was launched. REQUIRES: batch.token_count <= max_batched_tokens, items <= max_num_seqs; at most
-  // one launched step is not collected.
+  // computes on asynchronously, unless logits are to be shown or guided. An id below zero refers to the token
+  // drawn at that row of the step launched before (Scheduler::advance), as does a draw's last_drawn. After an
+  // error nothing was launched. REQUIRES: batch.token_count <= max_batched_tokens, items <= max_num_seqs; at
+  // most one launched step is not collected.
   Status launch(const Batch& batch, const StepDraws& draws);
   // Waits for the oldest uncollected step. REQUIRES: there is one.
   StepOutput collect();

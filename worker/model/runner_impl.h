@@ -56,6 +56,7 @@ struct ModelRunner::Impl {
   Context context(const Step& step) { return {*backend, workspace, step}; }
   // Returns the model's logits of `rows`, in host memory. Valid until the next call.
   Tensor logits(const Context& of, std::span<const int32_t> rows);
+  void guide(const Tensor& logits, const GuidedRow& guided);
   void draw(const Tensor& logits, const StepDraws& wanted, const Tensor& drawn);
 };
 

@@ -15,11 +15,13 @@ namespace {
 // Rows per head product in visit_rows(): 38 MB of logits at a time for a vocabulary of 150,000.
 constexpr int32_t kScoringRowsMax = 64;
 
-// Shown logits are awaited in the middle of the step, as those are that a device has the host draw from.
+// Shown and guided logits are awaited in the middle of the step, as those are that a device has the host draw
+// from.
 StepKind kind_of(const Batch& batch, const StepDraws& draws) {
   const auto decodes = [](const BatchItem& item) { return item.ids.size() == 1 && item.samples; };
   const auto is_hosts = [](const SampleRow& row) { return row.is_drawn_by_host(); };
-  const bool all = draws.shown.empty() && std::none_of(draws.rows.begin(), draws.rows.end(), is_hosts) &&
+  const bool all = draws.shown.empty() && draws.guided.empty() &&
+                   std::none_of(draws.rows.begin(), draws.rows.end(), is_hosts) &&
                    std::all_of(batch.items.begin(), batch.items.end(), decodes);
   return all ? StepKind::kDecode : StepKind::kMixed;
 }
@@ -34,10 +36,25 @@ Tensor ModelRunner::Impl::logits(const Context& of, std::span<const int32_t> row
   return result;
 }
 
+// By the host: beside two forward passes its three of a vocabulary are little.
+void ModelRunner::Impl::guide(const Tensor& logits, const GuidedRow& guided) {
+  const auto vocab = static_cast<size_t>(logits.shape[1]);
+  float* const row = logits.as<float>() + static_cast<size_t>(guided.row) * vocab;
+  float* const negative = logits.as<float>() + static_cast<size_t>(guided.negative_row) * vocab;
+  if (backend->host_memory()) return guide_logits({row, vocab}, {negative, vocab}, guided.scale);
+  // Two rows at least, and free until logits are shown.
+  const std::span<float> first(host_logits.get(), vocab), second(host_logits.get() + vocab, vocab);
+  backend->download(first.data(), row, first.size_bytes());
+  backend->download(second.data(), negative, second.size_bytes());
+  guide_logits(first, second, guided.scale);
+  backend->upload(row, first.data(), first.size_bytes());
+}
+
 // Draws the tokens of the step being launched. `drawn`: those of the step before it.
 void ModelRunner::Impl::draw(const Tensor& logits, const StepDraws& wanted, const Tensor& drawn) {
   const int64_t vocab = logits.shape[1];
   Draws& own = draws_of(launched);
+  for (const GuidedRow& guided : wanted.guided) guide(logits, guided);
   own.shown_count = static_cast<int64_t>(wanted.shown.size());
   for (int64_t i = 0; i < own.shown_count; ++i) {  // before the edits
     backend->download(host_logits.get() + i * vocab,

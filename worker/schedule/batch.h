@@ -24,10 +24,10 @@ struct BatchItem {
   RequestId id = 0;
   std::span<const TokenId> ids;  // the `count` new ids; empty for a request without ids
   int32_t count = 0;
-  int32_t start = 0;                // position of ids[0]; KV of [0, start) is in the blocks already
-  bool samples = false;             // the chunk reaches the last known id
-  // Of the companion of request `id`: no token is drawn from it. Where it samples, the item before it is the
-  // request's, which samples too.
+  int32_t start = 0;     // position of ids[0]; KV of [0, start) is in the blocks already
+  bool samples = false;  // the chunk reaches the last known id
+  // It is of the companion of request `id`: no token is drawn from it. Where it samples, the item before it
+  // is the request's, which samples, too.
   bool is_companion = false;
   RowRange scored = {};             // rows whose logits score the next id; every row of a prompt once
   int32_t sample_position = 0;      // number of tokens emitted before the one sampled now (generator key)

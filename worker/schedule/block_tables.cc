@@ -25,20 +25,12 @@ int32_t count_of(size_t size) {
   return static_cast<int32_t>(size);
 }
 
-// Whether its partner will compute the block of this hash next: it cannot wait for that, both run or none.
-bool partner_announces(const ScheduledRequest& request, Hash128 hash) {
-  const ScheduledRequest* const partner = request.partner;
-  return partner != nullptr && partner->announced >= 0 &&
-         partner->block_hashes[static_cast<size_t>(partner->announced)] == hash;
-}
-
 std::span<const TokenId> ids_of(const ScheduledRequest& request, size_t begin, size_t count) {
   if (request.ids.empty()) return {};
   return std::span<const TokenId>(request.ids).subspan(begin, count);
 }
 
-// Leading blocks that it may take from the cache. The last id is computed even if its block is known: its
-// logits are needed.
+// Leading blocks that it may take from the cache. The last id is always computed: its logits are needed.
 size_t lookup_limit(const ScheduledRequest& request, int32_t block_size) {
   if (request.scores_prompt) return 0;
   return std::min(static_cast<size_t>((request.known_count - 1) / block_size), request.block_hashes.size());
@@ -90,7 +82,7 @@ PrefixCache::Match BlockTables::find_match(ScheduledRequest& request) const {
   request.lookup_found_count = match.count;
   const auto found = static_cast<size_t>(match.count);
   request.lookup_awaits = found < limit && cache_.is_announced_by_other(hashes[found], request.id) &&
-                          !partner_announces(request, hashes[found]);
+                          !request.partner_announces(hashes[found]);
   request.lookup_partial = {};
   if (options_.enable_prefix_caching && !request.scores_prompt && !request.ids.empty()) {
     const std::span<const TokenId> ids(request.ids);

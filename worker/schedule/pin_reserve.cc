@@ -30,8 +30,8 @@ int64_t PinReserve::surplus_of(const ScheduledRequest& request, int32_t kept_blo
   if (request.partner == nullptr)
     return int64_t{request.prompt_count} + request.max_new_count - most_tokens(request, kept_blocks);
   const int64_t blocks = int64_t{config_->block_count} - kept_blocks + tables_->pinned_count(request);
-  return request.max_new_count - most_new_beside_companion(*config_, blocks, request.prompt_count,
-                                                           request.partner->prompt_count);
+  return request.max_new_count -
+         most_new_beside_companion(*config_, blocks, request.prompt_count, request.partner->prompt_count);
 }
 
 void PinReserve::cut(ScheduledRequest& request, int64_t token_count) {
@@ -45,8 +45,7 @@ Status PinReserve::fit(ScheduledRequest& request) {
   if (surplus <= 0) return absl::OkStatus();
   if (!request.spec.cut_to_fit || request.max_new_count - surplus <= request.emitted_count()) {
     return invalid_argument("the prompt has " + std::to_string(request.prompt_count) + " tokens; with " +
-                            std::to_string(request.max_new_count) +
-                            " to generate " +
+                            std::to_string(request.max_new_count) + " to generate " +
                             (request.partner == nullptr ? "they" : "and a negative prompt they") +
                             " do not fit the KV cache beside the prefixes pinned in it: " +
                             std::to_string(std::max<int64_t>(most - 1, 0)) + " of " +

@@ -93,7 +93,7 @@ struct alignas(64) ScheduledRequest {
   std::vector<TokenId> ids;    // known_count of them, or none
   int32_t sampled_index = -1;  // of the last id, while its token is not known (Scheduler::advance)
   int32_t max_new_count = 0;
-  // Of a request with a companion that one, and the other way round; else null.
+  // Its companion, or the request that it is the companion of; else null.
   ScheduledRequest* partner = nullptr;
   bool is_companion = false;
   int32_t cached_count = 0;
@@ -125,10 +125,15 @@ struct alignas(64) ScheduledRequest {
 
   bool in_background() const { return arrival_index >= kBackgroundArrival; }
   bool is_counted() const { return zero_step != kNotCounted; }
-  int32_t rest_count() const { return known_count - computed_count; }   // ids still to be computed
-  // Of them those that chunks compute. The last ids of two partners are computed side by side.
+  int32_t rest_count() const { return known_count - computed_count; }  // ids still to be computed
+  // The ids that chunks compute; the last ones of two partners are computed side by side.
   int32_t chunked_count() const { return rest_count() - (partner != nullptr ? 1 : 0); }
   int32_t emitted_count() const { return known_count - prompt_count; }  // tokens of the answer so far
+  // Whether its partner will compute the block of this hash next. It cannot wait for that: both run, or none.
+  bool partner_announces(Hash128 hash) const {
+    return partner != nullptr && partner->announced >= 0 &&
+           partner->block_hashes[static_cast<size_t>(partner->announced)] == hash;
+  }
   bool has_all_tokens() const { return emitted_count() >= max_new_count; }
   // The first ids that no rewind takes back, of `count`, without the last of them: it may have to be computed
   // again, so its block stays the request's own.

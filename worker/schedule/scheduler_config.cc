@@ -17,8 +17,7 @@ Status check_companion(const SchedulerConfig& config, int64_t prompt_count, int6
   if (std::min(config.max_num_seqs, config.max_num_batched_tokens) < 2) {
     return invalid_argument("with guidance a request takes two sequences of a step, which has one");
   }
-  const int64_t most =
-      most_new_beside_companion(config, config.block_count, prompt_count, companion_count);
+  const int64_t most = most_new_beside_companion(config, config.block_count, prompt_count, companion_count);
   if (new_count <= most) return absl::OkStatus();
   return invalid_argument("the prompt has " + std::to_string(prompt_count) + " tokens and the negative one " +
                           std::to_string(companion_count) + "; with " + std::to_string(new_count) +

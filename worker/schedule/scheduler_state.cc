@@ -32,8 +32,7 @@ SchedulerState::SchedulerState(const SchedulerConfig& c)
 SchedulerState::Remains SchedulerState::end(ScheduledRequest& request, bool complete) {
   TROUPE_CHECK(!request.is_companion, "a companion ends with its request");
   std::unique_ptr<Remains> companion;
-  if (request.partner != nullptr)
-    companion = std::make_unique<Remains>(end_one(*request.partner, complete));
+  if (request.partner != nullptr) companion = std::make_unique<Remains>(end_one(*request.partner, complete));
   Remains remains = end_one(request, complete);
   remains.companion = std::move(companion);
   return remains;

@@ -34,7 +34,8 @@ struct SchedulerState {
     Hash128 salt, pin;
     std::unique_ptr<Remains> companion = nullptr;
   };
-  // The request ends and is destroyed, as is its companion. `complete`: it came to its end, so what it asked to pin is pinned.
+  // The request ends and is destroyed, as is its companion. `complete`: it came to its end, so what it asked
+  // to pin is pinned.
   Remains end(ScheduledRequest& request, bool complete);
   // The request's answer ends behind its first `kept_count` tokens again; it goes on from there.
   void rewind(ScheduledRequest& request, int32_t kept_count);

@@ -243,7 +243,6 @@ TEST(ApiParse, RefusesUnsupportedFieldsUnlessNeutral) {
       {"function_call", {R"({"name":"f"})"}},
       {"audio", {"{}"}},
       {"modalities", {R"(["text","audio"])", "[]"}},
-      {"guidance_scale", {"1.5"}},
       {"include_stop_str_in_output", {"true"}},
       {"skip_special_tokens", {"false"}},
       {"add_special_tokens", {"true"}},

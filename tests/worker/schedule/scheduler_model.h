@@ -203,7 +203,7 @@ class Machine {
 
   static RequestId key_of(const BatchItem& item) { return item.id | (item.is_companion ? kCompanionBit : 0); }
 
-  // What is done to a request is done to its companion.
+  // Changes a request, and its companion.
   template <typename F>
   void for_both(RequestId id, const F& change) {
     change(requests_.at(id));
@@ -367,7 +367,7 @@ class Machine {
     ASSERT_EQ(token, next_token(r.context(static_cast<int32_t>(r.ids.size()))));
     sampled.push_back({item.id, token});
     if (!item.is_companion) return;
-    // What is drawn hangs on both contexts.
+    // The token hangs on both contexts.
     Sampled& drawn = sampled[sampled.size() - 2];
     drawn.token = (drawn.token + token) % 24;
     sampled.back().of_companion = true;
