@@ -55,6 +55,7 @@ TEST(ApiSamplers, NumbersUnderEveryName) {
                                    {{"smoothing_factor"}, &SamplerFields::smoothing_factor},
                                    {{"xtc_probability"}, &SamplerFields::xtc_probability},
                                    {{"rep_pen_slope"}, &SamplerFields::repetition_slope},
+                                   {{"guidance_scale", "cfg_scale"}, &SamplerFields::guidance_scale},
                                    {{"dry_multiplier"}, &SamplerFields::dry_multiplier},
                                    {{"dynatemp_range"}, &SamplerFields::dynatemp_range}};
   for (const Name& name : names) {
