@@ -82,7 +82,6 @@ class GuidedGolden : public ::testing::Test {
     for (Collector& out : outs) ASSERT_TRUE(out.wait_end());
   }
 
-  const std::vector<Case> cases = read_cases();
   std::unique_ptr<Tokenizer> tokenizer = testing::EngineHarness::load_tokenizer();
   Metrics metrics;
   Logger log{LogLevel::kError, -1};
@@ -90,6 +89,7 @@ class GuidedGolden : public ::testing::Test {
 };
 
 TEST_F(GuidedGolden, AnswersAreTransformers) {
+  const std::vector<Case> cases = read_cases();
   for (const bool cached : {false, true}) {
     std::deque<Collector> outs;
     ask(cases, outs);
@@ -136,12 +136,29 @@ std::vector<Logits> logits_behind(ModelRunner& runner, std::vector<TokenId> ids,
   return rows;
 }
 
+// Prompts of the plain goldens: led away from one token, from another prompt, from a half of it, and towards
+// it.
+std::vector<Case> oracle_cases() {
+  std::vector<Case> made;
+  for (size_t i = 0; i < 4; ++i) {
+    Case& one = made.emplace_back();
+    one.prompt = golden_cases()[i].prompt;
+    one.output.resize(kSanitized ? 6 : 20);
+    const std::vector<TokenId>& other = i == 1 ? golden_cases()[5].prompt : one.prompt;
+    one.guidance.negative_prompt.assign(other.begin(), i == 1 ? other.end() : other.begin() + 100);
+    if (i == 0) one.guidance.negative_prompt = {one.prompt.back()};
+    one.guidance.scale = i == 3 ? 0.5 : 1.25 + 0.5 * static_cast<double>(i);
+  }
+  return made;
+}
+
 TEST_F(GuidedGolden, AnswersAreWhatAnOracleMakesOfTheModelsLogits) {
+  const std::vector<Case> cases = oracle_cases();
   std::deque<Collector> outs;
   ask(cases, outs);
   const auto runner = ModelRunner::load(demo_options("cpu"));
   ASSERT_TRUE(runner.ok()) << runner.status();
-  for (size_t c = 0; c < std::min<size_t>(cases.size(), 4); ++c) {
+  for (size_t c = 0; c < cases.size(); ++c) {
     std::vector<TokenId> answer = outs[c].ids();
     answer.pop_back();
     const auto behind = [&](std::vector<TokenId> ids) {
