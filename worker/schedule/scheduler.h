@@ -21,6 +21,8 @@
 //   be passed for ever (max_passes). add() refuses requests that can never run.
 // - Tokens of a provisional request may be taken back until they are settled (StepToken): what is computed of
 //   them counts for nothing and is never cached. The KV that stays is as if they had not been.
+// - A request with a companion (NewRequest) takes two places, and the two are admitted and preempted as one.
+//   Chunks compute all of both prompts but their last ids, which come together, with the decodes.
 // - Requests in the background get what all others leave (background_prefill.h).
 // These rules are those of merged steps; the other ways to form steps (Batching) are there to be compared.
 
