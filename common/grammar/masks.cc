@@ -57,7 +57,7 @@ void Masks::add_allowed(const TokenTrie& texts, ConfigId from, TokenSet& out) {
   const auto nodes = texts.nodes();
   for (uint32_t i = 1; i < nodes.size();) {
     const ConfigId parent = path_[nodes[i].depth - 1];
-    const bool may_follow = earley_->bytes(parent).has(nodes[i].byte);
+    const bool may_follow = earley_->may_follow(parent, nodes[i].byte);
     const ConfigId config = may_follow ? earley_->step(parent, nodes[i].byte) : Earley::kRefused;
     if (config == Earley::kRefused) {
       i = nodes[i].end;

@@ -28,7 +28,8 @@ StateId Automaton::state_of(RegexId expression) {
   }
   const auto id = static_cast<StateId>(states_.size());
   states_.push_back({.expression = expression, .accepting = expressions_.nullable(expression)});
-  table_.resize(table_.size() + class_count_, kUnknown);
+  const ByteSet& first = expressions_.first_bytes(expression);
+  for (const uint8_t sample : samples_) table_.push_back(first.has(sample) ? kUnknown : kDead);
   ids_[expression] = id;
   return id;
 }

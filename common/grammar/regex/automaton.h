@@ -44,7 +44,7 @@ class Automaton {
   const ByteSet& bytes(StateId state);
 
   bool exhausted() const { return exhausted_ || expressions_.exhausted(); }
-  size_t memory_bytes() const { return table_.size() * sizeof(StateId) + expressions_.size() * 96; }
+  size_t memory_bytes() const { return table_.size() * sizeof(StateId) + expressions_.size() * 128; }
   size_t state_count() const { return states_.size(); }
 
  private:

@@ -21,6 +21,9 @@ struct ByteSet {
   void add_all(const ByteSet& other) {
     for (size_t i = 0; i < 4; ++i) words[i] |= other.words[i];
   }
+  void keep_common(const ByteSet& other) {
+    for (size_t i = 0; i < 4; ++i) words[i] &= other.words[i];
+  }
   bool operator==(const ByteSet&) const = default;
 };
 

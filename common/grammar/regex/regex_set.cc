@@ -26,6 +26,7 @@ RegexId RegexSet::add(const Node& node, std::span<const uint32_t> content) {
   }
   const auto id = static_cast<RegexId>(store_.nodes.size());
   store_.ids.emplace(std::move(key), id);
+  store_.firsts.push_back(store_.first_bytes(node, content));
   store_.nodes.push_back(node);
   if (node.kind == Kind::kEither || node.kind == Kind::kBoth) {
     store_.nodes.back().a = static_cast<uint32_t>(store_.lists.size());
@@ -177,14 +178,11 @@ RegexId RegexSet::number_at(uint32_t test, uint32_t state) {
 }
 
 RegexId RegexSet::derivative(RegexId expression, uint8_t byte) {
-  const Kind kind = store_.nodes[expression].kind;
-  if (kind == Kind::kNothing || kind == Kind::kEmpty) return kNothing;
-  if (kind == Kind::kBytes) return store_.sets[store_.nodes[expression].a].has(byte) ? kEmpty : kNothing;
-  if (kind == Kind::kConcat) {  // a literal's, which are many, are not worth keeping
-    const Node& first = store_.nodes[store_.nodes[expression].a];
-    if (first.kind == Kind::kBytes)
-      return store_.sets[first.a].has(byte) ? store_.nodes[expression].b : kNothing;
-  }
+  if (!store_.firsts[expression].has(byte)) return kNothing;
+  const Node& node = store_.nodes[expression];
+  if (node.kind == Kind::kBytes) return kEmpty;
+  // (A literal's, which are many, are not worth keeping.)
+  if (node.kind == Kind::kConcat && store_.nodes[node.a].kind == Kind::kBytes) return node.b;
   const uint64_t key = uint64_t{expression} << 8 | byte;
   const auto found = derivatives_.find(key);
   if (found != derivatives_.end()) return found->second;

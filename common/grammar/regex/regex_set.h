@@ -40,6 +40,8 @@ class RegexSet {
   RegexId number(const NumberTest& test);
 
   RegexId derivative(RegexId expression, uint8_t byte);
+  // The derivatives by all other bytes are kNothing.
+  const ByteSet& first_bytes(RegexId expression) const { return store_.firsts[expression]; }
   // Frees the memory of derivatives that were asked for, and begins to count work anew; asked again, their
   // ids are the same.
   void forget_derivatives();

@@ -4,6 +4,39 @@
 
 namespace troupe::grammar {
 
+ByteSet RegexStore::first_bytes(const Node& node, std::span<const uint32_t> content) const {
+  ByteSet bytes;
+  switch (node.kind) {
+    case Kind::kNothing:
+    case Kind::kEmpty:
+      return bytes;
+    case Kind::kBytes:
+      for (size_t i = 0; i < content.size(); ++i)
+        bytes.words[i / 2] |= uint64_t{content[i]} << (i % 2 == 0 ? 0 : 32);
+      return bytes;
+    case Kind::kConcat:
+      bytes = firsts[node.a];
+      if (nodes[node.a].nullable) bytes.add_all(firsts[node.b]);
+      return bytes;
+    case Kind::kEither:
+      for (const uint32_t id : content) bytes.add_all(firsts[id]);
+      return bytes;
+    case Kind::kBoth:
+      bytes = ByteSet::range(0, 255);
+      for (const uint32_t id : content) bytes.keep_common(firsts[id]);
+      return bytes;
+    case Kind::kComplement:
+      return ByteSet::range(0, 255);
+    case Kind::kRepeat:
+      return firsts[node.a];
+    case Kind::kNumber:
+      bytes = ByteSet::range('0', '9');
+      bytes.add('.');
+      return bytes;
+  }
+  return bytes;
+}
+
 void RegexStore::flatten(Kind kind, std::vector<RegexId>& parts) const {
   std::vector<RegexId> flat;
   for (const RegexId id : parts) {

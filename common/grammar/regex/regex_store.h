@@ -43,11 +43,14 @@ struct RegexStore {
   };
 
   std::vector<Node> nodes;
+  std::vector<ByteSet> firsts;  // by node: no text that it matches begins with another byte
   std::vector<ByteSet> sets;
   std::vector<uint32_t> lists;
   std::vector<NumberTest> tests;
   absl::flat_hash_map<std::vector<uint32_t>, RegexId> ids;  // by kind and content
 
+  // `content`: as RegexSet::add() takes it.
+  ByteSet first_bytes(const Node& node, std::span<const uint32_t> content) const;
   std::span<const uint32_t> items(const Node& node) const { return {lists.data() + node.a, node.b}; }
   // Puts the parts of parts of `kind` in their places, sorts them and leaves doubles out.
   void flatten(Kind kind, std::vector<RegexId>& parts) const;

@@ -66,6 +66,11 @@ class Earley {
   // The configuration of one thread alone; of what may follow once a thread's terminal is complete.
   ConfigId alone(const Thread& thread);
   ConfigId behind(const Thread& thread);
+  bool may_follow(ConfigId config, uint8_t byte) {
+    for (const Thread& thread : threads(config))
+      if (automaton_.next(thread.state, byte) != Automaton::kDead) return true;
+    return false;
+  }
   // The bytes that may follow.
   const ByteSet& bytes(ConfigId config);
   // The only byte that may follow, or -1. (Where the text may end, none is the only one.)

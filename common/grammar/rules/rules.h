@@ -41,7 +41,7 @@ struct Rules {
   ItemId root = 0;  // before the start rule, in a production of the rule root_rule, which nothing refers to
   RuleId root_rule = 0;
 
-  size_t memory_bytes() const { return expressions.size() * 96 + items.size() * 16 + terminals.size() * 8; }
+  size_t memory_bytes() const { return expressions.size() * 128 + items.size() * 16 + terminals.size() * 8; }
 };
 
 class RuleBuilder {

@@ -96,7 +96,10 @@ StatusOr<RegexId> string_expression(RegexSet& set, const StringConstraints& cons
   if (max < length.min) return RegexSet::kNothing;
   const bool is_plain = !constraints.patterns.empty() || !constraints.formats.empty();
   const RegexId one = is_plain ? lexemes.plain_char : lexemes.text_char;
-  std::vector<RegexId> conditions = {set.repeat(one, static_cast<uint32_t>(length.min), max)};
+  std::vector<RegexId> conditions;
+  // (What a pattern or a format matches is written in plain characters already.)
+  if (!is_plain || !length.is_any())
+    conditions.push_back(set.repeat(one, static_cast<uint32_t>(length.min), max));
   for (const std::string_view pattern : constraints.patterns) {
     auto id = parse_regex(set, pattern, {.encoding = Encoding::kJsonString, .searches = true});
     if (!id.ok()) return annotate(id.status(), "pattern");
