@@ -4,18 +4,26 @@
 
 namespace troupe::grammar {
 
+// A byte of each class of both automata.
+static std::vector<uint8_t> samples_of(const Slice& slice, const Automaton& automaton) {
+  std::map<std::vector<uint16_t>, uint8_t> classes;
+  for (uint32_t b = 0; b < 256; ++b) {
+    const auto byte = static_cast<uint8_t>(b);
+    std::vector<uint16_t> column = {automaton.byte_class(byte)};
+    for (const auto& steps : slice.steps) column.push_back(steps[b]);
+    classes.emplace(std::move(column), byte);
+  }
+  std::vector<uint8_t> samples;
+  for (const auto& [column, byte] : classes) samples.push_back(byte);
+  return samples;
+}
+
 Masks::Masks(Earley* earley, const Vocabulary* vocabulary, const Options& options)
     : earley_(earley), vocabulary_(vocabulary), options_(options) {
-  for (const Slice& slice : vocabulary->slices()) {
-    std::map<std::vector<uint16_t>, uint8_t> samples;
-    for (uint32_t b = 0; b < 256; ++b) {
-      const auto byte = static_cast<uint8_t>(b);
-      std::vector<uint16_t> column = {earley->automaton().byte_class(byte)};
-      for (const auto& steps : slice.steps) column.push_back(steps[b]);
-      samples.emplace(std::move(column), byte);
-    }
+  for (const Band& band : vocabulary->bands()) {
     samples_.emplace_back();
-    for (const auto& [column, byte] : samples) samples_.back().push_back(byte);
+    for (const Slice& slice : band.slices())
+      samples_.back().push_back(samples_of(slice, earley->automaton()));
   }
 }
 
@@ -35,21 +43,29 @@ std::shared_ptr<const TokenSet> Masks::mask(ConfigId config) {
   // (Threads lie in a vector that grows.)
   const auto threads = earley_->threads(config);
   for (const Thread& thread : std::vector<Thread>(threads.begin(), threads.end())) {
-    const auto tokens = tokens_of(thread.state);
-    set->add(tokens->within);
-    if (!tokens->across->rests.empty()) add_allowed(tokens->across->rests, earley_->behind(thread), *set);
-    if (tokens->across->is_any) {
-      add_allowed(vocabulary_->trie(), earley_->alone(thread), *set);
-    } else if (!tokens->across->wholes.empty()) {
-      add_allowed(tokens->across->wholes, earley_->alone(thread), *set);
+    for (uint32_t band = 0; band < vocabulary_->bands().size(); ++band) {
+      add_tokens(band, thread, *set);
+      if (earley_->exhausted()) return set;
     }
-    if (earley_->exhausted()) return set;
   }
   if (options_.keeps) {
     keep(set->memory_bytes());
     masks_[config] = set;
   }
   return set;
+}
+
+void Masks::add_tokens(uint32_t band, const Thread& thread, TokenSet& out) {
+  if (vocabulary_->bands()[band].trie().empty()) return;
+  const auto tokens = tokens_of(band, thread.state);
+  out.add(tokens->within);
+  const Crossing& across = *tokens->across;
+  if (!across.rests.empty()) add_allowed(across.rests, earley_->behind(thread), out);
+  if (across.is_any) {
+    add_allowed(vocabulary_->bands()[band].trie(), earley_->alone(thread), out);
+  } else if (!across.wholes.empty()) {
+    add_allowed(across.wholes, earley_->alone(thread), out);
+  }
 }
 
 void Masks::add_allowed(const TokenTrie& texts, ConfigId from, TokenSet& out) {
@@ -69,44 +85,47 @@ void Masks::add_allowed(const TokenTrie& texts, ConfigId from, TokenSet& out) {
   }
 }
 
-std::shared_ptr<const StateTokens> Masks::tokens_of(StateId state) {
-  if (auto known = vocabulary_->known(earley_->automaton().expression(state)); known != nullptr) return known;
-  const auto found = states_.find(state);
+std::shared_ptr<const StateTokens> Masks::tokens_of(uint32_t band, StateId exact) {
+  const Band& texts = vocabulary_->bands()[band];
+  const StateId state = earley_->automaton().clamped(exact, texts.text_max());
+  if (auto known = texts.known(earley_->automaton().expression(state)); known != nullptr) return known;
+  const auto found = states_.find({band, state});
   if (found != states_.end()) return found->second;
-  auto tokens = std::make_shared<const StateTokens>(classify(state));
+  auto tokens = std::make_shared<const StateTokens>(classify(band, state));
   if (options_.keeps && !earley_->exhausted()) {
     keep(tokens->within.memory_bytes());
-    states_[state] = tokens;
+    states_[{band, state}] = tokens;
   }
   return tokens;
 }
 
-StateTokens Masks::classify(StateId state) {
+StateTokens Masks::classify(uint32_t band, StateId state) {
+  const Band& texts = vocabulary_->bands()[band];
   StateTokens tokens{TokenSet(vocabulary_->size()), nullptr};
-  for (size_t s = 0; s < vocabulary_->slices().size(); ++s) {
-    const Slice& slice = vocabulary_->slices()[s];
-    if (!allows_slice(s, state)) continue;
+  for (size_t s = 0; s < texts.slices().size(); ++s) {
+    const Slice& slice = texts.slices()[s];
+    if (!allows_slice(band, s, state)) continue;
     tokens.within.add(slice.tokens);
     CrossingNodes nodes = walk(slice.others, earley_->automaton(), state, tokens.within);
-    tokens.across = crossing_of(slice.others, s, std::move(nodes));
+    tokens.across = crossing_of(band, slice.others, s, std::move(nodes));
     return tokens;
   }
-  CrossingNodes nodes = walk(vocabulary_->trie(), earley_->automaton(), state, tokens.within);
-  tokens.across = crossing_of(vocabulary_->trie(), vocabulary_->slices().size(), std::move(nodes));
+  CrossingNodes nodes = walk(texts.trie(), earley_->automaton(), state, tokens.within);
+  tokens.across = crossing_of(band, texts.trie(), texts.slices().size(), std::move(nodes));
   return tokens;
 }
 
 // Whether every text that the slice's automaton reads is one on the way to a match from `state`: all pairs of
 // their states that a text leads to together are looked at.
-bool Masks::allows_slice(size_t slice, StateId state) {
+bool Masks::allows_slice(uint32_t band, size_t slice, StateId state) {
   static constexpr size_t kPairsMax = 600;
-  const auto& steps = vocabulary_->slices()[slice].steps;
+  const auto& steps = vocabulary_->bands()[band].slices()[slice].steps;
   std::vector<std::pair<uint16_t, StateId>> queue = {{uint16_t{1}, state}};
   absl::flat_hash_set<std::pair<uint16_t, StateId>> seen = {queue[0]};
   for (size_t i = 0; i < queue.size(); ++i) {
     if (queue.size() > kPairsMax) return false;
     const auto [place, at] = queue[i];
-    for (const uint8_t byte : samples_[slice]) {
+    for (const uint8_t byte : samples_[band][slice]) {
       const uint16_t next_place = steps[place][byte];
       if (next_place == 0) continue;
       const StateId next = earley_->automaton().next(at, byte);
@@ -117,16 +136,17 @@ bool Masks::allows_slice(size_t slice, StateId state) {
   return true;
 }
 
-std::shared_ptr<const Crossing> Masks::crossing_of(const TokenTrie& trie, size_t slice, CrossingNodes nodes) {
+std::shared_ptr<const Crossing> Masks::crossing_of(uint32_t band, const TokenTrie& trie, size_t slice,
+                                                   CrossingNodes nodes) {
   static const auto nothing = std::make_shared<const Crossing>();
   if (nodes.subtrees.empty()) return nothing;
-  CrossingKey key(slice, std::move(nodes.subtrees));
-  if (auto known = vocabulary_->known_crossing(key); known != nullptr) return known;
+  std::pair key(band, CrossingKey(slice, std::move(nodes.subtrees)));
+  if (auto known = vocabulary_->bands()[band].known_crossing(key.second); known != nullptr) return known;
   const auto found = crossings_.find(key);
   if (found != crossings_.end()) return found->second;
-  auto crossing = make_crossing(trie, {key.second});
+  auto crossing = make_crossing(trie, {key.second.second});
   if (options_.keeps) {
-    keep(crossing->memory_bytes() + key.second.size() * 8);
+    keep(crossing->memory_bytes() + key.second.second.size() * 8);
     crossings_.emplace(std::move(key), crossing);
   }
   return crossing;

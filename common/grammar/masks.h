@@ -27,21 +27,24 @@ class Masks {
   std::shared_ptr<const TokenSet> mask(ConfigId config);
 
  private:
-  std::shared_ptr<const StateTokens> tokens_of(StateId state);
-  StateTokens classify(StateId state);
-  bool allows_slice(size_t slice, StateId state);
-  std::shared_ptr<const Crossing> crossing_of(const TokenTrie& trie, size_t slice, CrossingNodes nodes);
+  // Of the band at that index.
+  std::shared_ptr<const StateTokens> tokens_of(uint32_t band, StateId state);
+  StateTokens classify(uint32_t band, StateId state);
+  bool allows_slice(uint32_t band, size_t slice, StateId state);
+  std::shared_ptr<const Crossing> crossing_of(uint32_t band, const TokenTrie& trie, size_t slice,
+                                              CrossingNodes nodes);
+  void add_tokens(uint32_t band, const Thread& thread, TokenSet& out);
   void add_allowed(const TokenTrie& texts, ConfigId from, TokenSet& out);
   void keep(size_t bytes);
 
   Earley* earley_;
   const Vocabulary* vocabulary_;
   const Options options_;
-  std::vector<std::vector<uint8_t>> samples_;  // by slice: a byte of each class of both automata
+  std::vector<std::vector<std::vector<uint8_t>>> samples_;  // by band and slice: bytes to try
   size_t memory_bytes_ = 0;
   absl::flat_hash_map<ConfigId, std::shared_ptr<const TokenSet>> masks_;
-  absl::flat_hash_map<StateId, std::shared_ptr<const StateTokens>> states_;
-  absl::flat_hash_map<CrossingKey, std::shared_ptr<const Crossing>> crossings_;
+  absl::flat_hash_map<std::pair<uint32_t, StateId>, std::shared_ptr<const StateTokens>> states_;
+  absl::flat_hash_map<std::pair<uint32_t, CrossingKey>, std::shared_ptr<const Crossing>> crossings_;
   std::vector<ConfigId> path_;  // scratch
 };
 

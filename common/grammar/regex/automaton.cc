@@ -52,6 +52,19 @@ bool Automaton::continues(StateId state) {
   return states_[state].continues == Answer::kYes;
 }
 
+uint8_t Automaton::loops(StateId state) {
+  if (!states_[state].knows_loops) {
+    uint32_t others = 0;  // kinds of which a byte leads elsewhere
+    for (uint32_t b = 0; b < 256; ++b) {
+      const auto byte = static_cast<uint8_t>(b);
+      if ((others & kByteKinds[b]) == 0 && next(state, byte) != state) others |= kByteKinds[b];
+    }
+    states_[state].loops = static_cast<uint8_t>(~others);
+    states_[state].knows_loops = !exhausted();
+  }
+  return states_[state].loops;
+}
+
 const ByteSet& Automaton::bytes(StateId state) {
   if (!states_[state].knows_bytes) {
     std::vector<bool> leads(class_count_);

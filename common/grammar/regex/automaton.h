@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "common/grammar/regex/byte_kinds.h"
 #include "common/grammar/regex/regex_set.h"
 
 namespace troupe::grammar {
@@ -29,6 +30,12 @@ class Automaton {
   Automaton(const RegexSet& expressions, const Limits& limits);
 
   StateId start(RegexId expression) { return state_of(expression); }
+  // A state that is as good as this one for texts of at most `length` bytes, and the same for many.
+  StateId clamped(StateId state, uint32_t length) {
+    const RegexId expression = states_[state].expression;
+    const RegexId short_one = expressions_.clamped(expression, length);
+    return short_one == expression ? state : state_of(short_one);
+  }
   StateId next(StateId state, uint8_t byte) {
     const StateId known = table_[size_t{state} * class_count_ + classes_[byte]];
     return known != kUnknown ? known : make_next(state, byte);
@@ -40,6 +47,8 @@ class Automaton {
   uint8_t byte_class(uint8_t byte) const { return classes_[byte]; }
   // Whether a longer text matches too.
   bool continues(StateId state);
+  // The kinds of bytes (byte_kinds.h) all of which lead back to the state.
+  uint8_t loops(StateId state);
   // The bytes that lead on.
   const ByteSet& bytes(StateId state);
 
@@ -54,7 +63,8 @@ class Automaton {
     RegexId expression = RegexSet::kNothing;
     bool accepting = false;
     Answer continues = Answer::kUnknown;
-    bool knows_bytes = false;
+    bool knows_bytes = false, knows_loops = false;
+    uint8_t loops = 0;
     ByteSet bytes{};
   };
 

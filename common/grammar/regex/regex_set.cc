@@ -28,6 +28,7 @@ RegexId RegexSet::add(const Node& node, std::span<const uint32_t> content) {
   store_.ids.emplace(std::move(key), id);
   store_.firsts.push_back(store_.first_bytes(node, content));
   store_.nodes.push_back(node);
+  store_.nodes.back().counts_max = store_.counts_max(node, content);
   if (node.kind == Kind::kEither || node.kind == Kind::kBoth) {
     store_.nodes.back().a = static_cast<uint32_t>(store_.lists.size());
     store_.nodes.back().b = static_cast<uint32_t>(content.size());
@@ -175,6 +176,27 @@ RegexId RegexSet::number_at(uint32_t test, uint32_t state) {
               .a = test,
               .b = state},
              content);
+}
+
+RegexId RegexSet::clamped(RegexId expression, uint32_t length) {
+  static constexpr size_t kPartsMax = 64;  // of a sequence; what is behind them is left as it is
+  if (store_.nodes[expression].counts_max <= length || !store_.nodes[expression].plain) return expression;
+  std::vector<RegexId> parts;
+  RegexId rest = expression;
+  for (; store_.nodes[rest].kind == Kind::kConcat && parts.size() < kPartsMax; rest = store_.nodes[rest].b)
+    parts.push_back(clamped(store_.nodes[rest].a, length));
+  const Node node = store_.nodes[rest];  // (constructors move store_.nodes)
+  if (node.kind == Kind::kEither) {
+    const auto inner = store_.items(node);
+    std::vector<RegexId> options(inner.begin(), inner.end());
+    for (RegexId& id : options) id = clamped(id, length);
+    rest = either(std::move(options));
+  } else if (node.kind == Kind::kRepeat) {
+    const uint32_t max = node.c > length ? kUnbounded : node.c;
+    rest = repeat(clamped(node.a, length), std::min(node.b, length + 1), max);
+  }
+  for (size_t i = parts.size(); i-- > 0;) rest = concat(parts[i], rest);
+  return rest;
 }
 
 RegexId RegexSet::derivative(RegexId expression, uint8_t byte) {

@@ -42,6 +42,9 @@ class RegexSet {
   RegexId derivative(RegexId expression, uint8_t byte);
   // The derivatives by all other bytes are kNothing.
   const ByteSet& first_bytes(RegexId expression) const { return store_.firsts[expression]; }
+  // An expression that texts of at most `length` bytes begin and are matches of as they do of `expression`:
+  // larger counts of repetitions are let go. (Of one that is not plain, itself.)
+  RegexId clamped(RegexId expression, uint32_t length);
   // Frees the memory of derivatives that were asked for, and begins to count work anew; asked again, their
   // ids are the same.
   void forget_derivatives();

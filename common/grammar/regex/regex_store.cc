@@ -37,6 +37,16 @@ ByteSet RegexStore::first_bytes(const Node& node, std::span<const uint32_t> cont
   return bytes;
 }
 
+uint32_t RegexStore::counts_max(const Node& node, std::span<const uint32_t> content) const {
+  uint32_t most = 0;
+  if (node.kind == Kind::kConcat) most = std::max(nodes[node.a].counts_max, nodes[node.b].counts_max);
+  if (node.kind == Kind::kEither || node.kind == Kind::kBoth)
+    for (const uint32_t id : content) most = std::max(most, nodes[id].counts_max);
+  if (node.kind == Kind::kRepeat)
+    most = std::max({nodes[node.a].counts_max, node.b, node.c == UINT32_MAX ? 0 : node.c});
+  return most;
+}
+
 void RegexStore::flatten(Kind kind, std::vector<RegexId>& parts) const {
   std::vector<RegexId> flat;
   for (const RegexId id : parts) {

@@ -39,6 +39,7 @@ struct RegexStore {
     bool nullable = false;
     bool plain = true;
     uint32_t depth = 1;
+    uint32_t counts_max = 0;  // the largest finite bound of a repetition within
     uint32_t a = 0, b = 0, c = 0;
   };
 
@@ -51,6 +52,7 @@ struct RegexStore {
 
   // `content`: as RegexSet::add() takes it.
   ByteSet first_bytes(const Node& node, std::span<const uint32_t> content) const;
+  uint32_t counts_max(const Node& node, std::span<const uint32_t> content) const;
   std::span<const uint32_t> items(const Node& node) const { return {lists.data() + node.a, node.b}; }
   // Puts the parts of parts of `kind` in their places, sorts them and leaves doubles out.
   void flatten(Kind kind, std::vector<RegexId>& parts) const;

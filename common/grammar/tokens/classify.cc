@@ -5,6 +5,7 @@
 namespace troupe::grammar {
 
 CrossingNodes walk(const TokenTrie& trie, Automaton& automaton, StateId state, TokenSet& within) {
+  static constexpr uint32_t kLookMin = 8;  // nodes that are worth a look at what keeps the state
   struct Place {
     StateId state;
     uint32_t end_depth;  // where the terminal can end on the way here: 0 nowhere, kSeveral
@@ -26,8 +27,11 @@ CrossingNodes walk(const TokenTrie& trie, Automaton& automaton, StateId state, T
     place = {next, parent.end_depth};
     if (automaton.accepting(next))
       place.end_depth = parent.end_depth == 0 ? node.depth : CrossingNodes::kSeveral;
-    within.add(trie.own_tokens(i));
-    ++i;
+    // Where the state is kept by all that follows, that is within.
+    const bool is_kept =
+        node.end - i > kLookMin && (node.kinds & ~static_cast<uint32_t>(automaton.loops(next))) == 0;
+    within.add(is_kept ? trie.tokens_of(i, node.end) : trie.own_tokens(i));
+    i = is_kept ? node.end : i + 1;
   }
   return crossing;
 }

@@ -21,6 +21,7 @@ class TokenTrie {
     uint32_t first;  // in tokens(): the node's own tokens, then its descendants'
     uint16_t depth;  // bytes from the root
     uint8_t byte;
+    uint8_t kinds;  // of the bytes of its descendants (byte_kinds.h)
   };
   static constexpr size_t kTextMax = 4096;
 

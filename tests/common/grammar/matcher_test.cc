@@ -1,5 +1,6 @@
 #include <thread>
 
+#include "common/grammar/front/front_ends.h"
 #include "tests/common/grammar/grammar_fixture.h"
 
 namespace troupe::grammar_test {
@@ -52,6 +53,46 @@ TEST(GrammarMatcher, MasksAreWhatTryingEveryTokenGives) {
       const auto tokens = tokens_in(mask);
       ASSERT_FALSE(tokens.empty());
       ASSERT_TRUE(matcher.accept(tokens[random() % tokens.size()]).value());
+    }
+  }
+}
+
+// Words of every length, some of them with the lexeme's end in them, and enough of them for slices.
+static std::shared_ptr<const Vocabulary> long_vocabulary() {
+  std::vector<std::string> words = {"\"", "\",", "\"}", "ab\",\n", "\\n", "宋江", "É", "_-", "Ab c"};
+  for (size_t size = 2; size <= 70; ++size) {
+    words.push_back(std::string(size, 'a'));
+    words.push_back(std::string(size, ' '));
+    words.push_back(std::string(size - 1, 'b') + "\"");
+    words.push_back(std::string(size / 2, 'c') + "\", " + std::string(size / 2, ' '));
+    if (size % 3 == 0)
+      for (std::string text; text.size() < size; words.push_back(text)) text += "é";
+  }
+  for (uint32_t i = 0; i < 5000; ++i)
+    words.push_back(" w" + std::to_string(i * 7919) + (i % 3 == 0 ? "\"" : "z"));
+  return make_vocabulary(words);
+}
+
+TEST(GrammarMatcher, MasksOfBoundedTextsAreWhatTryingEveryTokenGives) {
+  const auto vocabulary = long_vocabulary();
+  for (const std::string_view schema :
+       {R"({"type":"string","maxLength":40})", R"({"type":"string","minLength":20,"maxLength":100})",
+        R"({"type":"string","pattern":"^[a-z ]+$"})", R"({"type":"string","pattern":"^[a-zé ]{3,50}$"})",
+        R"({"type":"string","pattern":"^(a{17}|a{18,34}|b[^c]{0,70})*$","minLength":3})",
+        R"({"type":"array","items":{"type":"string","maxLength":18},"maxItems":3})"}) {
+    auto rules = rules_of_json_schema(schema, {});
+    ASSERT_TRUE(rules.ok()) << rules.status();
+    const auto grammar = *CompiledGrammar::make(*std::move(rules), vocabulary);
+    std::mt19937 random(7);
+    for (int round = 0; round < 4; ++round) {
+      GrammarMatcher matcher(grammar);
+      for (int i = 0; i < 8 && !matcher.has_ended(); ++i) {
+        const std::vector<bool> mask = mask_of(matcher, *vocabulary);
+        ASSERT_EQ(mask, tried_mask(matcher, *vocabulary)) << schema << " step " << i << " of " << round;
+        const auto tokens = tokens_in(mask);
+        ASSERT_FALSE(tokens.empty());
+        ASSERT_TRUE(matcher.accept(tokens[random() % tokens.size()]).value());
+      }
     }
   }
 }
