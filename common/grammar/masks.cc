@@ -1,5 +1,7 @@
 #include "common/grammar/masks.h"
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 
 namespace troupe::grammar {
@@ -40,9 +42,7 @@ std::shared_ptr<const TokenSet> Masks::mask(ConfigId config) {
   const auto found = masks_.find(config);
   if (found != masks_.end()) return found->second;
   auto set = std::make_shared<TokenSet>(vocabulary_->size());
-  // (Threads lie in a vector that grows.)
-  const auto threads = earley_->threads(config);
-  for (const Thread& thread : std::vector<Thread>(threads.begin(), threads.end())) {
+  for (const Thread& thread : split(config, *set)) {
     for (uint32_t band = 0; band < vocabulary_->bands().size(); ++band) {
       add_tokens(band, thread, *set);
       if (earley_->exhausted()) return set;
@@ -53,6 +53,27 @@ std::shared_ptr<const TokenSet> Masks::mask(ConfigId config) {
     masks_[config] = set;
   }
   return set;
+}
+
+// Adds the tokens of the threads that only few bytes can go on with, where they are many: names of members,
+// choices. One walk for all of them ends early, and what they have in common it steps over once. Returns the
+// other threads.
+std::vector<Thread> Masks::split(ConfigId config, TokenSet& out) {
+  static constexpr size_t kManyMin = 16, kFewBytesMax = 8;
+  const auto threads = earley_->threads(config);
+  std::vector<Thread> others(threads.begin(), threads.end()), narrow;
+  if (others.size() < kManyMin) return others;
+  const Automaton& automaton = earley_->automaton();
+  const auto is_narrow = [&](const Thread& thread) {
+    return automaton.first_bytes(thread.state).size() <= kFewBytesMax;
+  };
+  std::copy_if(others.begin(), others.end(), std::back_inserter(narrow), is_narrow);
+  if (narrow.size() < kManyMin) return others;
+  std::erase_if(others, is_narrow);
+  const ConfigId from = earley_->alone(std::move(narrow));
+  for (const Band& band : vocabulary_->bands())
+    if (!earley_->exhausted()) add_allowed(band.trie(), from, out);
+  return others;
 }
 
 void Masks::add_tokens(uint32_t band, const Thread& thread, TokenSet& out) {
@@ -119,7 +140,15 @@ StateTokens Masks::classify(uint32_t band, StateId state) {
 // their states that a text leads to together are looked at.
 bool Masks::allows_slice(uint32_t band, size_t slice, StateId state) {
   static constexpr size_t kPairsMax = 600;
-  const auto& steps = vocabulary_->bands()[band].slices()[slice].steps;
+  const Band& texts = vocabulary_->bands()[band];
+  const auto& steps = texts.slices()[slice].steps;
+  // (Most of those that do not allow it end within a row of letters.)
+  uint16_t letters = 1;
+  StateId behind = state;
+  for (uint32_t i = 0; i < texts.text_max() && (letters = steps[letters]['a']) != 0; ++i) {
+    behind = earley_->automaton().next(behind, 'a');
+    if (behind == Automaton::kDead) return false;
+  }
   std::vector<std::pair<uint16_t, StateId>> queue = {{uint16_t{1}, state}};
   absl::flat_hash_set<std::pair<uint16_t, StateId>> seen = {queue[0]};
   for (size_t i = 0; i < queue.size(); ++i) {

@@ -33,6 +33,7 @@ class Masks {
   bool allows_slice(uint32_t band, size_t slice, StateId state);
   std::shared_ptr<const Crossing> crossing_of(uint32_t band, const TokenTrie& trie, size_t slice,
                                               CrossingNodes nodes);
+  std::vector<Thread> split(ConfigId config, TokenSet& out);
   void add_tokens(uint32_t band, const Thread& thread, TokenSet& out);
   void add_allowed(const TokenTrie& texts, ConfigId from, TokenSet& out);
   void keep(size_t bytes);

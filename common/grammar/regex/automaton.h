@@ -49,6 +49,10 @@ class Automaton {
   bool continues(StateId state);
   // The kinds of bytes (byte_kinds.h) all of which lead back to the state.
   uint8_t loops(StateId state);
+  // The bytes that lead on, and maybe others: known without a look at where they lead.
+  const ByteSet& first_bytes(StateId state) const {
+    return expressions_.first_bytes(states_[state].expression);
+  }
   // The bytes that lead on.
   const ByteSet& bytes(StateId state);
 

@@ -101,14 +101,12 @@ ConfigId Earley::config_of(std::vector<Thread> threads, bool accepting) {
                       static_cast<uint32_t>(key.first.size()),
                       accepting,
                       false,
+                      false,
+                      {},
                       {}});
   threads_.insert(threads_.end(), key.first.begin(), key.first.end());
   config_ids_.emplace(std::move(key), id);
   return id;
-}
-
-ConfigId Earley::alone(const Thread& thread) {
-  return config_of({thread}, false);
 }
 
 ConfigId Earley::behind(const Thread& thread) {
@@ -125,6 +123,22 @@ ConfigId Earley::behind(const Thread& thread) {
   if (exhausted() || !take_memory(0)) return kRefused;
   behind_.emplace(key, id);
   return id;
+}
+
+bool Earley::may_follow(ConfigId config, uint8_t byte) {
+  static constexpr size_t kFew = 8;
+  Config& at = configs_[config];
+  if (at.count <= kFew) {
+    const auto all = threads(config);
+    return std::any_of(all.begin(), all.end(), [&](const Thread& thread) {
+      return automaton_.next(thread.state, byte) != Automaton::kDead;
+    });
+  }
+  if (!at.knows_firsts) {
+    for (const Thread& thread : threads(config)) at.firsts.add_all(automaton_.first_bytes(thread.state));
+    at.knows_firsts = true;
+  }
+  return at.firsts.has(byte);
 }
 
 const ByteSet& Earley::bytes(ConfigId config) {

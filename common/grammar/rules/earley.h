@@ -64,13 +64,11 @@ class Earley {
     return {threads_.data() + configs_[config].first, configs_[config].count};
   }
   // The configuration of one thread alone; of what may follow once a thread's terminal is complete.
-  ConfigId alone(const Thread& thread);
+  ConfigId alone(const Thread& thread) { return alone(std::vector<Thread>{thread}); }
+  ConfigId alone(std::vector<Thread> threads) { return config_of(std::move(threads), false); }
   ConfigId behind(const Thread& thread);
-  bool may_follow(ConfigId config, uint8_t byte) {
-    for (const Thread& thread : threads(config))
-      if (automaton_.next(thread.state, byte) != Automaton::kDead) return true;
-    return false;
-  }
+  // False only if no text goes on with the byte: a look that costs less than the step.
+  bool may_follow(ConfigId config, uint8_t byte);
   // The bytes that may follow.
   const ByteSet& bytes(ConfigId config);
   // The only byte that may follow, or -1. (Where the text may end, none is the only one.)
@@ -104,8 +102,8 @@ class Earley {
   struct Config {
     uint32_t first = 0, count = 0;  // in threads_
     bool accepting = false;
-    bool knows_bytes = false;
-    ByteSet bytes{};
+    bool knows_bytes = false, knows_firsts = false;
+    ByteSet bytes{}, firsts{};  // firsts: may hold more
   };
   struct Draft;  // a column in the making
 

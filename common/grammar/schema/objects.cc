@@ -16,6 +16,9 @@ namespace {
 
 constexpr size_t kPatternsMax = 6;
 constexpr size_t kMembersMax = 3000;
+// A separator and the name behind it are one terminal, unless so many names may follow that white space
+// before each of them would be a state of its own.
+constexpr size_t kOwnSeparatorsMax = 16;
 
 std::string quoted(std::string_view name) {
   std::string literal;
@@ -230,8 +233,12 @@ StatusOr<Symbol> ObjectBuilder::build() {
       continue;
     }
     const Member& member = members_[index];
-    const RegexId key = count == 0 ? member.key : context_.expressions().concat(separator.id, member.key);
-    builder_.add(rule, {Symbol::expression(key), member.value, members_from(index + 1, count + 1)});
+    const bool is_behind_shared = count != 0 && members_.size() > kOwnSeparatorsMax;
+    const RegexId key =
+        count == 0 || is_behind_shared ? member.key : context_.expressions().concat(separator.id, member.key);
+    std::vector<Symbol> symbols = {Symbol::expression(key), member.value, members_from(index + 1, count + 1)};
+    if (is_behind_shared) symbols.insert(symbols.begin(), separator);
+    builder_.add(rule, std::move(symbols));
     if (!member.is_required) builder_.add(rule, {members_from(index + 1, count)});
   }
   const RuleId object = builder_.add_rule();

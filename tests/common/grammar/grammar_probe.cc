@@ -1,4 +1,5 @@
-// The library behind a line protocol, for grammar_oracle.py and grammar.py (tests/bench).
+// The library behind a line protocol, for test_grammar.py and test_schema_suite.py (tests/e2e) and grammar.py
+// (tests/bench).
 //
 //   grammar_probe VOCABULARY      a file: each token's bytes in hexadecimal, a line a token; a line `-` is a
 //                                 token that is no text; the first line is the end token
@@ -10,6 +11,7 @@
 //   mask                   "MICROSECONDS ID ID …": tokens that may follow
 //   accept ID              "1 ACCEPTING" or "0 ACCEPTING"
 //   sample SEED LENGTH MAX random answers' text as a JSON string, or null if it did not end
+//   accepts TEXT           1 if the text, a JSON string, is a whole answer, else 0
 //   times ID ID …          microseconds of the mask before each of these tokens, all of which are accepted
 
 #include <time.h>
@@ -90,6 +92,7 @@ class Probe {
     if (verb == "mask") return mask();
     if (verb == "sample") return sample(words);
     if (verb == "times") return times(words);
+    if (verb == "accepts") return accepts(words);
     int32_t token = 0;
     words >> token;
     const auto accepted = matcher_->accept(token);
@@ -150,6 +153,15 @@ class Probe {
       text += vocabulary_->text(token);
     }
     return "null";
+  }
+
+  std::string accepts(std::istringstream& words) {
+    std::string json;
+    std::getline(words >> std::ws, json);
+    const auto text = parse_json(json);
+    GrammarMatcher matcher(grammar_);
+    const bool goes_on = text.ok() && matcher.accept_text(std::string(text->as_string())).value_or(false);
+    return goes_on && matcher.is_accepting() ? "1" : "0";
   }
 
   std::string times(std::istringstream& words) {

@@ -1,5 +1,6 @@
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "common/grammar/front/front_ends.h"
 #include "tests/common/grammar/grammar_fixture.h"
 
@@ -75,11 +76,16 @@ static std::shared_ptr<const Vocabulary> long_vocabulary() {
 
 TEST(GrammarMatcher, MasksOfBoundedTextsAreWhatTryingEveryTokenGives) {
   const auto vocabulary = long_vocabulary();
+  std::string many = R"({"type":"object","properties":{)";  // members enough that they are walked as one
+  for (uint32_t i = 0; i < 30; ++i)
+    absl::StrAppend(&many, i == 0 ? "" : ",", "\"", std::string(1 + i % 7, 'a'), i,
+                    "\":{\"type\":", i % 2 == 0 ? R"("string")" : R"("integer")", "}");
+  many += "}}";
   for (const std::string_view schema :
        {R"({"type":"string","maxLength":40})", R"({"type":"string","minLength":20,"maxLength":100})",
         R"({"type":"string","pattern":"^[a-z ]+$"})", R"({"type":"string","pattern":"^[a-zé ]{3,50}$"})",
         R"({"type":"string","pattern":"^(a{17}|a{18,34}|b[^c]{0,70})*$","minLength":3})",
-        R"({"type":"array","items":{"type":"string","maxLength":18},"maxItems":3})"}) {
+        R"({"type":"array","items":{"type":"string","maxLength":18},"maxItems":3})", many.c_str()}) {
     auto rules = rules_of_json_schema(schema, {});
     ASSERT_TRUE(rules.ok()) << rules.status();
     const auto grammar = *CompiledGrammar::make(*std::move(rules), vocabulary);
