@@ -27,7 +27,7 @@ class Masks {
   std::shared_ptr<const TokenSet> mask(ConfigId config);
 
  private:
-  // Of the band at that index.
+  // `band`: its index.
   std::shared_ptr<const StateTokens> tokens_of(uint32_t band, StateId state);
   StateTokens classify(uint32_t band, StateId state);
   bool allows_slice(uint32_t band, size_t slice, StateId state);

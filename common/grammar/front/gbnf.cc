@@ -52,8 +52,8 @@ class GbnfCompiler {
     rules_[index].progress = Progress::kUnderway;
     TROUPE_ASSIGN_OR_RETURN(const Symbol body, node(static_cast<uint32_t>(tree_.bodies[index]), depth + 1));
     rules_[index].progress = Progress::kDone;
-    const bool is_small =
-        body.kind == Symbol::Kind::kExpression && builder_.expressions().depth(body.id) <= kInlineDepthMax;
+    const bool is_small = body.kind == Symbol::Kind::kExpression &&
+                          builder_.expressions().store().nodes[body.id].depth <= kInlineDepthMax;
     if (is_small && !rules_[index].has_id) {
       rules_[index].symbol = body;
     } else {

@@ -28,7 +28,7 @@ StateId Automaton::state_of(RegexId expression) {
   }
   const auto id = static_cast<StateId>(states_.size());
   states_.push_back({.expression = expression, .accepting = expressions_.nullable(expression)});
-  const ByteSet& first = expressions_.first_bytes(expression);
+  const ByteSet& first = expressions_.store().firsts[expression];
   for (const uint8_t sample : samples_) table_.push_back(first.has(sample) ? kUnknown : kDead);
   ids_[expression] = id;
   return id;

@@ -13,6 +13,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "common/grammar/regex/byte_kinds.h"
+#include "common/grammar/regex/clamp.h"
 #include "common/grammar/regex/regex_set.h"
 
 namespace troupe::grammar {
@@ -33,7 +34,7 @@ class Automaton {
   // A state that is as good as this one for texts of at most `length` bytes, and the same for many.
   StateId clamped(StateId state, uint32_t length) {
     const RegexId expression = states_[state].expression;
-    const RegexId short_one = expressions_.clamped(expression, length);
+    const RegexId short_one = grammar::clamped(expressions_, expression, length);
     return short_one == expression ? state : state_of(short_one);
   }
   StateId next(StateId state, uint8_t byte) {
@@ -51,7 +52,7 @@ class Automaton {
   uint8_t loops(StateId state);
   // The bytes that lead on, and maybe others: known without a look at where they lead.
   const ByteSet& first_bytes(StateId state) const {
-    return expressions_.first_bytes(states_[state].expression);
+    return expressions_.store().firsts[states_[state].expression];
   }
   // The bytes that lead on.
   const ByteSet& bytes(StateId state);

@@ -178,27 +178,6 @@ RegexId RegexSet::number_at(uint32_t test, uint32_t state) {
              content);
 }
 
-RegexId RegexSet::clamped(RegexId expression, uint32_t length) {
-  static constexpr size_t kPartsMax = 64;  // of a sequence; what is behind them is left as it is
-  if (store_.nodes[expression].counts_max <= length || !store_.nodes[expression].plain) return expression;
-  std::vector<RegexId> parts;
-  RegexId rest = expression;
-  for (; store_.nodes[rest].kind == Kind::kConcat && parts.size() < kPartsMax; rest = store_.nodes[rest].b)
-    parts.push_back(clamped(store_.nodes[rest].a, length));
-  const Node node = store_.nodes[rest];  // (constructors move store_.nodes)
-  if (node.kind == Kind::kEither) {
-    const auto inner = store_.items(node);
-    std::vector<RegexId> options(inner.begin(), inner.end());
-    for (RegexId& id : options) id = clamped(id, length);
-    rest = either(std::move(options));
-  } else if (node.kind == Kind::kRepeat) {
-    const uint32_t max = node.c > length ? kUnbounded : node.c;
-    rest = repeat(clamped(node.a, length), std::min(node.b, length + 1), max);
-  }
-  for (size_t i = parts.size(); i-- > 0;) rest = concat(parts[i], rest);
-  return rest;
-}
-
 RegexId RegexSet::derivative(RegexId expression, uint8_t byte) {
   if (!store_.firsts[expression].has(byte)) return kNothing;
   const Node& node = store_.nodes[expression];

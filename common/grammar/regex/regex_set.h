@@ -40,11 +40,6 @@ class RegexSet {
   RegexId number(const NumberTest& test);
 
   RegexId derivative(RegexId expression, uint8_t byte);
-  // The derivatives by all other bytes are kNothing.
-  const ByteSet& first_bytes(RegexId expression) const { return store_.firsts[expression]; }
-  // An expression that texts of at most `length` bytes begin and are matches of as they do of `expression`:
-  // larger counts of repetitions are let go. (Of one that is not plain, itself.)
-  RegexId clamped(RegexId expression, uint32_t length);
   // Frees the memory of derivatives that were asked for, and begins to count work anew; asked again, their
   // ids are the same.
   void forget_derivatives();
@@ -52,8 +47,8 @@ class RegexSet {
   bool nullable(RegexId expression) const { return store_.nodes[expression].nullable; }
   // Whether only kNothing matches nothing; otherwise that has to be looked for.
   bool is_plain(RegexId expression) const { return store_.nodes[expression].plain; }
-  // How deep its derivatives go into it; a measure of its size.
-  uint32_t depth(RegexId expression) const { return store_.nodes[expression].depth; }
+  // All that is known of its expressions.
+  const RegexStore& store() const { return store_; }
   // Bytes of one class, 0 …, are alike to every expression and derivative. `classes`: 256 entries; returns
   // how many classes there are.
   uint32_t byte_classes(std::span<uint8_t> classes) const;

@@ -38,13 +38,13 @@ struct RegexStore {
     Kind kind = Kind::kNothing;
     bool nullable = false;
     bool plain = true;
-    uint32_t depth = 1;
+    uint32_t depth = 1;       // how deep derivatives go into it; a measure of its size
     uint32_t counts_max = 0;  // the largest finite bound of a repetition within
     uint32_t a = 0, b = 0, c = 0;
   };
 
   std::vector<Node> nodes;
-  std::vector<ByteSet> firsts;  // by node: no text that it matches begins with another byte
+  std::vector<ByteSet> firsts;  // by node: its derivatives by all other bytes are kNothing
   std::vector<ByteSet> sets;
   std::vector<uint32_t> lists;
   std::vector<NumberTest> tests;
