@@ -89,6 +89,11 @@ TEST(GrammarMatcher, MasksOfBoundedTextsAreWhatTryingEveryTokenGives) {
     auto rules = rules_of_json_schema(schema, {});
     ASSERT_TRUE(rules.ok()) << rules.status();
     const auto grammar = *CompiledGrammar::make(*std::move(rules), vocabulary);
+    // A word that grows up to its bound: behind it the tokens that are too long are refused.
+    GrammarMatcher growing(grammar);
+    growing.accept_text(schema.find("array") == std::string_view::npos ? "\"" : "[\"").IgnoreError();
+    for (int i = 0; i < 22 && growing.accept_text("aa").value(); ++i)
+      ASSERT_EQ(mask_of(growing, *vocabulary), tried_mask(growing, *vocabulary)) << schema << " behind " << i;
     std::mt19937 random(7);
     for (int round = 0; round < 4; ++round) {
       GrammarMatcher matcher(grammar);
