@@ -12,6 +12,7 @@ import tempfile
 from common import BIN, ROOT, save
 
 SIZE = 128_256
+ROUNDS = 7
 STRING = {"type": "string"}
 CASES = {
     "character state": (
@@ -79,9 +80,12 @@ def main():
         rows, firsts, repeats = [], [], []
         for name, (schema, value) in CASES.items():
             answer = encode(json.dumps(value, ensure_ascii=False, indent=1).encode(), ids)
-            compiled = ask(f"compile schema {json.dumps(json.dumps(schema))}")
-            for times, into in ((firsts, "first"), (repeats, "second")):
-                found = [float(word) for word in ask("times " + " ".join(map(str, answer)))]
+            rounds = []
+            for _ in range(ROUNDS):
+                compiled = ask(f"compile schema {json.dumps(json.dumps(schema))}")
+                rounds.append([[float(word) for word in ask("times " + " ".join(map(str, answer)))] for _ in ("first", "second")])
+            for place, (times, into) in enumerate(((firsts, "first"), (repeats, "second"))):
+                found = [min(of_mask) for of_mask in zip(*(both[place] for both in rounds))]
                 times += found
                 found.sort()
                 rows.append([name, into, str(len(found)), f"{float(compiled[1]) / 1e3:.1f}", f"{statistics.mean(found):.1f}",
@@ -94,7 +98,8 @@ def main():
         probe.wait()
     save("grammar", f"Token masks under JSON Schema, {SIZE:,} tokens", "tests/bench/grammar.py",
          ["schema", "answer", "masks", "compile ms", "mean µs", "p50 µs", "p99 µs", "max µs"], rows,
-         ["one thread; processor time of each mask before a token of the answer; indented JSON, free whitespace.",
+         [f"one thread; processor time of each mask before a token of the answer, the least of {ROUNDS} first and second answers, each under a grammar "
+          "compiled anew; indented JSON, free whitespace.",
           "vocabulary: deepseek-llm's 102,400 tokens and words made of its own.",
           "goals: mean ≤ 50 µs, p99 ≤ 400 µs, first mask ≤ 1 ms."])
 
