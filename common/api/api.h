@@ -4,6 +4,7 @@
 // parses to route and to refuse early, and forwards the client's bytes unchanged; the worker parses the same
 // bytes with the same code.
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -100,8 +101,9 @@ struct GenerateRequest {
   // If set, log-probabilities are reported, with this many alternatives a token, [0, 20]: chat's
   // top_logprobs, completions' logprobs.
   std::optional<int32_t> logprobs;
-  int32_t n = 1;      // choices, [1, kChoicesMax]
-  bool echo = false;  // completions: the prompt comes before the answer
+  int32_t n = 1;        // choices, [1, kChoicesMax]
+  int32_t best_of = 1;  // completions: that many are made, and the n best told; at most n: no others are
+  bool echo = false;    // completions: the prompt comes before the answer
   bool stream = false;
   bool include_usage = false;
   bool continuous_usage = false;      // in every chunk; then include_usage
@@ -117,21 +119,23 @@ struct GenerateRequest {
   std::string safety_identifier;  // names the end user, as `user` does
   std::string prompt_cache_key;
   std::string cache_salt;
-  int32_t priority = 0;                        // vLLM's: lower is earlier
-  std::string tools_json;                      // JSON array's text, or empty
-  std::optional<AnswerFormat> format;          // none: any text
-  ToolChoice tool_choice = ToolChoice::kAuto;  // kNone: what looks like a call is text
-  std::string called_tool;                     // of kNamed
-  bool parallel_tool_calls = true;             // false: of several calls the first counts
-  std::string reasoning_effort;                // for the template, or empty
-  bool include_reasoning = true;               // false: the answer is without its thoughts
-  std::string documents_json;                  // JSON array's text (maybe "[]"), or empty
-  std::string chat_template_kwargs_json;       // JSON object's text, or empty
-  std::optional<Truncation> truncation;        // of a chat; none: a prompt that does not fit is refused
-  std::string persona_json;                    // a gateway's persona: a JSON string or object; or empty
+  int32_t priority = 0;                          // vLLM's: lower is earlier
+  std::string tools_json;                        // JSON array's text, or empty
+  std::optional<AnswerFormat> format;            // none: any text
+  ToolChoice tool_choice = ToolChoice::kAuto;    // kNone: what looks like a call is text
+  std::string called_tool;                       // of kNamed
+  bool parallel_tool_calls = true;               // false: of several calls the first counts
+  std::string reasoning_effort;                  // for the template, or empty
+  std::optional<int32_t> thinking_token_budget;  // the most tokens of the answer's thoughts; none: any number
+  bool include_reasoning = true;                 // false: the answer is without its thoughts
+  std::string documents_json;                    // JSON array's text (maybe "[]"), or empty
+  std::string chat_template_kwargs_json;         // JSON object's text, or empty
+  std::optional<Truncation> truncation;          // of a chat; none: a prompt that does not fit is refused
+  std::string persona_json;                      // a gateway's persona: a JSON string or object; or empty
 
-  // Choices of the answer, over all prompts.
-  int32_t choice_count() const { return n * static_cast<int32_t>(1 + more_prompts.size()); }
+  // Choices that are made of each prompt, and those of all.
+  int32_t candidate_count() const { return std::max(n, best_of); }
+  int32_t choice_count() const { return candidate_count() * static_cast<int32_t>(1 + more_prompts.size()); }
 };
 
 struct ApiLimits {
@@ -188,6 +192,9 @@ struct Usage {
   int32_t truncated_messages = 0;                        // left out of the prompt (Truncation)
 };
 
+// The stop string or the id of the stop token that ended an answer, where one did.
+using StopReason = std::variant<std::monostate, std::string, int32_t>;
+
 enum class FinishReason : uint8_t { kNone, kStop, kLength };
 std::string_view finish_reason_name(FinishReason reason);  // "stop", "length"; kNone: ""
 
@@ -220,6 +227,7 @@ struct Choice {
   std::span<const ToolCall> calls = {};
   bool has_calls = false;  // the whole choice has: then it ends for them, unless it was cut
   FinishReason finish = FinishReason::kNone;
+  const StopReason* stop = nullptr;                     // with kStop; null: nothing
   const std::vector<TokenLogprob>* logprobs = nullptr;  // null: not reported
   // Lets another worker resume the stream: the ids of this piece
   // (null: not sent) and the seed they are drawn with.

@@ -1,7 +1,7 @@
 // Parses a request's body → GenerateRequest in one pass over simdjson's tape: no tree is built, a string is
 // copied once, a path is only spelled out for an error. Each field has one table row: name, kinds of request,
-// reader. A name without a row is a sampler's (read_samplers.h), one for the answer's format (read_format.h),
-// one of the unsupported fields (unsupported.cc) or ignored.
+// reader. A name without a row is a sampler's (read_samplers.h), one for the answer's format (read_format.h)
+// or thoughts (read_thinking.h), one of the unsupported fields (unsupported.cc) or ignored.
 
 #include <algorithm>
 #include <iterator>
@@ -10,6 +10,7 @@
 #include "common/api/read.h"
 #include "common/api/read_format.h"
 #include "common/api/read_samplers.h"
+#include "common/api/read_thinking.h"
 
 namespace troupe {
 
@@ -36,6 +37,7 @@ struct Draft {
   FinalMessage final_message;
   std::optional<GivenSamplers> samplers;
   GivenFormat format;
+  GivenThinking thinking;
 };
 
 Fault read_messages_field(Draft& draft, std::string_view name, dom::element value) {
@@ -102,10 +104,6 @@ Fault read_tool_choice_field(Draft& draft, std::string_view name, dom::element v
 
 Fault read_truncation_field(Draft& draft, std::string_view name, dom::element value) {
   return read_truncation(name, value, draft.request.truncation);
-}
-
-Fault read_effort(Draft& draft, std::string_view name, dom::element value) {
-  return read_string(name, value, kNameBytesMax, draft.request.reasoning_effort);
 }
 
 Fault read_documents(Draft& draft, std::string_view name, dom::element value) {
@@ -235,6 +233,7 @@ constexpr Row kRows[] = {
     {"add_generation_prompt", true, false, read_generation_prompt},
     {"assistant_prefill", true, false, read_prefill},
     {"banned_strings", true, true, read_banned_strings},
+    {"best_of", false, true, read_int32_field<&GenerateRequest::best_of, 1, kChoicesMax>},
     {"cache_salt", true, true, read_name_field<&GenerateRequest::cache_salt>},
     {"chat_template_kwargs", true, false, read_template_kwargs},
     {"continue_final_message", true, false, read_flag_field<&GenerateRequest::continue_final_message>},
@@ -242,7 +241,6 @@ constexpr Row kRows[] = {
     {"echo", false, true, read_flag_field<&GenerateRequest::echo>},
     {"frequency_penalty", true, true, read_frequency_penalty},
     {"ignore_eos", true, true, read_flag_field<&GenerateRequest::ignore_eos>},
-    {"include_reasoning", true, false, read_flag_field<&GenerateRequest::include_reasoning>},
     {"kept_prompt_bytes", false, true, read_kept_bytes},
     {"logit_bias", true, true, read_bias},
     {"logprobs", true, true, read_logprobs},
@@ -260,7 +258,6 @@ constexpr Row kRows[] = {
     {"priority", true, true, read_int32_field<&GenerateRequest::priority, -1'000'000'000, 1'000'000'000>},
     {"prompt", false, true, read_prompt_field},
     {"prompt_cache_key", true, true, read_name_field<&GenerateRequest::prompt_cache_key>},
-    {"reasoning_effort", true, false, read_effort},
     {"repetition_penalty", true, true, read_repetition_penalty},
     {"safety_identifier", true, true, read_name_field<&GenerateRequest::safety_identifier>},
     {"seed", true, true, read_seed_field},
@@ -303,6 +300,10 @@ Fault read_field(Draft& draft, std::string_view name, dom::element value) {
   if (!is_known && GivenFormat::knows(name)) {
     return draft.limits.for_others ? std::nullopt : draft.format.take(name, value, draft.request);
   }
+  if (kind == Kind::kChat && GivenThinking::knows(name)) {
+    const Fault fault = draft.thinking.take(name, value, draft.request);
+    return draft.limits.for_others ? std::nullopt : fault;
+  }
   if (!applies) return draft.limits.for_others ? std::nullopt : check_unsupported(kind, name, value);
   Fault fault = row->read(draft, name, value);
   if (fault && draft.limits.for_others && !decides_the_way(name))
@@ -317,6 +318,7 @@ Fault finish(Draft& draft) {
     return missing("messages", "an array of at least one message");
   }
   if (request.kind == Kind::kCompletion && !draft.has_prompt) return missing("prompt", kPromptRule);
+  draft.thinking.settle(request);
   if (draft.max_completion_tokens) request.max_tokens = draft.max_completion_tokens;
   const Fault fault_of_samplers = draft.samplers ? draft.samplers->settle(request) : std::nullopt;
   if (draft.limits.for_others) return std::nullopt;
@@ -334,6 +336,7 @@ Fault finish(Draft& draft) {
                                "'max_tokens' must be an integer of at least 1 (0 only with 'echo'), not 0.");
   }
   if (auto fault = check_tool_choice(request)) return fault;
+  if (auto fault = check_best_of(request)) return fault;
   if (auto fault = check_context(request)) return fault;
   return check_resume(request);
 }

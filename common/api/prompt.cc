@@ -53,6 +53,18 @@ Fault read_context_max(std::string_view param, dom::element value, std::optional
   return std::nullopt;
 }
 
+Fault check_best_of(const GenerateRequest& request) {
+  if (request.best_of == 1) return std::nullopt;
+  if (request.best_of < request.n) {
+    return ApiError::bad_field("best_of", absl::StrCat("'best_of' must be at least 'n', ", request.n,
+                                                       ", or 1, not ", request.best_of, "."));
+  }
+  if (!request.stream || request.best_of == request.n) return std::nullopt;
+  return ApiError::bad_field("best_of",
+                             "'best_of' must be 'n' or 1 where 'stream' is true: which answers are the "
+                             "best is known at their end.");
+}
+
 Fault check_context(const GenerateRequest& request) {
   if (!request.echo || !request.context_tokens_max) return std::nullopt;
   return ApiError::bad_field("echo",

@@ -92,6 +92,9 @@ inline constexpr std::string_view kPromptRule = "a string or a list of token ids
 // Reads a completion's prompts.
 Fault read_prompt(std::string_view param, dom::element value, GenerateRequest& request);
 
+// Checks `best_of`, 1 of which is none, against `n` and `stream`.
+Fault check_best_of(const GenerateRequest& request);
+
 // Reads the most tokens of prompt and answer; of a body's several names the narrower one counts. 0: none.
 Fault read_context_max(std::string_view param, dom::element value, std::optional<int64_t>& out);
 Fault check_context(const GenerateRequest& request);

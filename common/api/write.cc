@@ -27,6 +27,17 @@ std::string_view chunk_object(Kind kind) {
   return kind == Kind::kChat ? "chat.completion.chunk" : "text_completion";
 }
 
+// (It may be long, and a gateway looks for the finish reason at a chunk's end.)
+void append_stop_reason(std::string& out, const StopReason* stop) {
+  if (stop != nullptr && std::holds_alternative<std::string>(*stop)) {
+    append_json_string(out, std::get<std::string>(*stop));
+  } else if (stop != nullptr && std::holds_alternative<int32_t>(*stop)) {
+    absl::StrAppend(&out, std::get<int32_t>(*stop));
+  } else {
+    out += "null";
+  }
+}
+
 // Appends the rest of a choice after its text, with its closing brace.
 void append_end(std::string& out, Kind kind, const Choice& choice) {
   out += ",\"logprobs\":";
@@ -40,6 +51,8 @@ void append_end(std::string& out, Kind kind, const Choice& choice) {
   } else {
     const bool ends_for_calls = choice.has_calls && choice.finish == FinishReason::kStop;
     const std::string_view name = ends_for_calls ? "tool_calls" : finish_reason_name(choice.finish);
+    out += ",\"stop_reason\":";
+    append_stop_reason(out, choice.stop);
     absl::StrAppend(&out, ",\"finish_reason\":\"", to_absl(name), "\"}");
   }
 }

@@ -85,6 +85,31 @@ def test_messages_think_and_call_tools(url_of):
         assert answer.content[-1].text == "You rolled a nineteen, and it rains."
 
 
+def test_messages_thoughts_have_a_budget(url_of):
+    thinking = {"type": "enabled", "budget_tokens": 1}
+    with claude(url_of(SCRIPTED)) as client:
+        asked = {"model": SCRIPTED, "max_tokens": 200, "extra_body": GREEDY, "messages": MESSAGES, "thinking": thinking, "stop_sequences": ["moment"]}
+        whole = client.messages.create(**asked)
+        with client.messages.stream(**asked) as stream:
+            events = list(stream)
+            streamed = stream.get_final_message()
+        for message in (whole, streamed):
+            assert [block.type for block in message.content] == ["thinking", "text"]
+            assert message.content[0].thinking == "The user wants dice and " and message.content[1].text == "One "
+            assert (message.stop_reason, message.stop_sequence) == ("stop_sequence", "moment")
+        assert {"thinking", "signature", "text"} <= {event.type for event in events}
+        history = [*MESSAGES, {"role": "assistant", "content": whole.to_dict()["content"]}, {"role": "user", "content": "Go on."}]
+        assert client.messages.create(**{**asked, "messages": history}).content[0].type == "thinking"
+    with claude(url_of(MODEL)) as client, pytest.raises(anthropic.BadRequestError) as refused:
+        client.messages.create(model=MODEL, max_tokens=5, messages=QUESTION, thinking=thinking)
+    assert "thinking.budget_tokens" in refused.value.body["error"]["message"]
+
+
+def test_llama_cpp_says_the_word_that_ended_it(url_of):
+    said = kobold(url_of(MODEL), "/completion", prompt=PROMPT, temperature=0, n_predict=40, stop=[" ", "\n"])
+    assert said["stop_type"] == "word" and said["stopping_word"] in (" ", "\n") and said["stopped_word"]
+
+
 def test_messages_errors_have_their_form(url_of):
     with claude(url_of(MODEL)) as client:
         with pytest.raises(anthropic.BadRequestError) as refused:

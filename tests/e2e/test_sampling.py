@@ -75,6 +75,38 @@ def test_choices_of_one_prompt(client):
     assert len({choice.message.content for choice in greedy.choices}) == 1
 
 
+def test_the_best_of_several_choices_are_told(client):
+    def scores(answer):
+        return [sum(choice.logprobs.token_logprobs) / len(choice.logprobs.token_logprobs) for choice in answer.choices]
+    candidates = complete(client, n=5, logprobs=0)
+    ranked = sorted(range(5), key=lambda i: -scores(candidates)[i])
+    assert ranked[:2] != [0, 1]
+    best = complete(client, n=2, best_of=5, logprobs=0)
+    assert [choice.text for choice in best.choices] == [candidates.choices[i].text for i in ranked[:2]]
+    assert [choice.index for choice in best.choices] == [0, 1] and best.usage.completion_tokens == candidates.usage.completion_tokens == 5 * 24
+    lists = complete(client, prompt=[PROMPT, PROMPT], best_of=5, echo=True)
+    assert [choice.text for choice in lists.choices] == [PROMPT + best.choices[0].text] * 2 and lists.choices[0].logprobs is None
+    with pytest.raises(openai.BadRequestError) as refused:
+        complete(client, best_of=2, stream=True)
+    assert refused.value.param == "best_of"
+
+
+def test_answers_say_which_stop_ended_them(client):
+    free = {"temperature": 0, "max_tokens": 40}
+    words = chat(client, **free).choices[0].message.content.split()
+    for body in ({"stop": ["never said", words[1]]}, {"stop": words[1], "stream": True}):
+        answer = chat(client, **free, **body)
+        last = [chunk for chunk in answer if chunk.choices][-1] if body.get("stream") else answer
+        assert last.choices[0].stop_reason == words[1]
+    assert complete(client, **free).choices[0].stop_reason is None
+    drawn = complete(client, **free, logprobs=0).choices[0].logprobs.tokens
+    (token,) = httpx.post(f"{client.base_url}tokenize".replace("/v1", ""), json={"prompt": drawn[0], "add_special_tokens": False}).json()["tokens"]
+    stopped = complete(client, **{**free, "extra_body": {"ignore_eos": True, "stop_token_ids": [token]}}).choices[0]
+    assert (stopped.text, stopped.finish_reason, stopped.stop_reason) == ("", "stop", token)
+    end = chat(client, temperature=0, max_tokens=400, stop=["<|im_end|>"]).choices[0]
+    assert (end.finish_reason, end.stop_reason) == ("stop", "<|im_end|>")
+
+
 def test_prompt_of_several_choices_is_computed_once(client, fleet):
     before = sum(worker.load()["work_tokens_total"] for worker in fleet.workers)
     answer = chat(client, n=8, extra_body={"ignore_eos": True, "cache_salt": "never seen"})

@@ -82,6 +82,9 @@ def test_requests_choose(client):
     assert none.message.tool_calls is None and '"get_weather"' in none.message.content and none.finish_reason == "stop"
     without = ask(client, tools=openai.NOT_GIVEN).choices[0].message
     assert without.tool_calls is None and "<tool_call>{" in without.content and without.reasoning == THOUGHT
+    for budget, reasoning in ((0, None), (1, "The user wants dice and "), (2, THOUGHT), (90, THOUGHT)):
+        bounded = ask(client, extra_body={"thinking_token_budget": budget}).choices[0].message
+        assert getattr(bounded, "reasoning", None) == reasoning and named(bounded.tool_calls) == CALLS, budget
     silent = ask(client, extra_body={"include_reasoning": False}).choices[0].message
     assert named(silent.tool_calls) == CALLS and getattr(silent, "reasoning", None) is None
     cut = ask(client, max_tokens=12).choices[0]
@@ -113,13 +116,13 @@ def chunks_of(worker, body):
     return chunks
 
 
-@pytest.mark.parametrize("sampling", [{"temperature": 0}, {"temperature": 1, "logprobs": True}])
+@pytest.mark.parametrize("sampling", [{"temperature": 0}, {"temperature": 1, "logprobs": True}, {"temperature": 0, "thinking_token_budget": 1, "stop": ["Ulm"]}])
 def test_another_worker_goes_on_with_the_very_same_chunks(fleet, sampling):
     first, second = fleet.workers
     body = {"model": "scripted", "messages": MESSAGES, "tools": TOOLS, "stream": True, **sampling}
     whole = chunks_of(first, body)
     head = whole[0]
-    assert len(whole) > 10 and len({len(chunk["troupe"]["ids"]) for chunk in whole}) > 1  # some wait for the next
+    assert len(whole) > 9 and len({len(chunk["troupe"]["ids"]) for chunk in whole}) > 1  # some wait for the next
     for cut in range(1, len(whole)):
         ids = [id for chunk in whole[:cut] for id in chunk["troupe"]["ids"]]
         resume = {"ids": ids, "seed": head["troupe"]["seed"], "id": head["id"], "created": head["created"]}

@@ -21,6 +21,7 @@
 #include "worker/engine/answer_grammar.h"
 #include "worker/engine/residency_publisher.h"
 #include "worker/engine/step_runner.h"
+#include "worker/engine/thinking_budget.h"
 #include "worker/model/sampler.h"
 #include "worker/schedule/scheduler.h"
 #include "worker/text/tokenizer/tokenizer.h"
@@ -38,6 +39,7 @@ struct EngineRequest {
   // None: the answer is the prompt's alone. Log-probabilities are those of what is drawn from then, but for
   // the prompt's own.
   std::optional<Guidance> guidance;
+  std::shared_ptr<const ThinkingLimit> thinking_limit;  // of a chat's thoughts; null: none
   AnswerGrammar grammar;  // its vocabulary's tokens are the model's. REQUIRES: a runner with logits
   // Sorted; special tokens that are text in the answer. May be null.
   std::shared_ptr<const std::vector<TokenId>> shown_special;
@@ -62,6 +64,7 @@ struct EngineOutput {
   // token that ended the answer has none). Offsets are the answer's; the prompt's stay 0.
   std::vector<TokenLogprob> prompt_logprobs, logprobs;
   FinishReason finish = FinishReason::kNone;
+  StopReason stop;     // with kStop
   Status error;        // not ok: the request failed (shutdown, step error)
   Usage usage;         // counts so far
   int32_t choice = 0;  // which of a group's requests, by its order

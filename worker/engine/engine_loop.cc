@@ -194,7 +194,9 @@ void Engine::Impl::accept(const StepOutput& output) {
       const float* const row = output.logits.as<const float>() + static_cast<size_t>(drawn.shown_row) * vocab;
       event.score = std::make_unique<TokenScore>(sequence.score({row, vocab}, event.token));
     }
-    result.finished = sequence.stops(event.token, options.eos_token_ids);
+    const Sequence::End end = sequence.end_at(event.token, options.eos_token_ids);
+    result.finished = end != Sequence::End::kNone;
+    event.is_stop_token = end == Sequence::End::kRequest;
     if (result.finished) event.finish = FinishReason::kStop;
     sequence.settle(std::move(event), drawn.position, result, events);
   }

@@ -9,7 +9,7 @@ namespace troupe {
 OutputPipeline::Stream::Stream(NewStream opened, const Tokenizer* tokenizer)
     : request(std::move(opened)),
       repeats_left(request.repeated_count),
-      detokenizer(tokenizer, std::move(request.stop_strings),
+      detokenizer(tokenizer, request.stop_strings,
                   {.at_start = !request.continues_text,
                    .keeps_offsets = request.wants_logprobs,
                    .shown_special = request.shown_special}) {
@@ -134,6 +134,15 @@ void OutputPipeline::process(Inbox& inbox) {
   }
 }
 
+StopReason stop_of_token(const Tokenizer& tokenizer, const std::vector<std::string>& stop_strings,
+                         TokenId token) {
+  const std::string text(tokenizer.token_bytes(token, /*skip_special=*/false));
+  const bool is_string = tokenizer.is_special(token) &&
+                         std::find(stop_strings.begin(), stop_strings.end(), text) != stop_strings.end();
+  if (is_string) return text;
+  return token;
+}
+
 namespace {
 
 // Takes the log-probabilities whose text is complete; the others keep waiting.
@@ -159,13 +168,10 @@ void OutputPipeline::process_token(TokenEvent& event) {
   output.finish = event.finish;
   if (is_new && event.finish != FinishReason::kStop && event.token != kNoToken)
     output.text = stream.detokenizer.push(event.token);
-  if (stream.detokenizer.stopped()) {
-    output.finish = FinishReason::kStop;
-  } else if (event.finish != FinishReason::kNone) {
-    output.text += stream.detokenizer.finish();
-    // The held-back rest may complete a stop string.
-    if (stream.detokenizer.stopped()) output.finish = FinishReason::kStop;
-  }
+  if (!stream.detokenizer.stopped() && event.finish != FinishReason::kNone)
+    output.text += stream.detokenizer.finish();  // The held-back rest may complete a stop string.
+  if (stream.detokenizer.stopped()) output.finish = FinishReason::kStop;
+  if (output.finish == FinishReason::kStop) output.stop = stop_reason(stream, event);
   const bool last = output.finish != FinishReason::kNone;
   const bool first = is_new && stream.usage.completion_tokens == 1;
   if (!last && !first && output.text.empty()) return;  // half a character, or the start of a stop string
@@ -180,6 +186,12 @@ void OutputPipeline::process_token(TokenEvent& event) {
   if (!last) return;
   streams_.erase(it);
   if (event.finish == FinishReason::kNone) options_.on_stop_string(event.id);
+}
+
+StopReason OutputPipeline::stop_reason(const Stream& stream, const TokenEvent& event) const {
+  if (stream.detokenizer.stopped()) return stream.detokenizer.stop_string();
+  if (!event.is_stop_token) return {};
+  return stop_of_token(*options_.tokenizer, stream.request.stop_strings, event.token);
 }
 
 bool OutputPipeline::count_token(Stream& stream, const TokenEvent& event) {

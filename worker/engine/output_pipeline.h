@@ -35,6 +35,10 @@ struct NewStream {
   TimePoint submitted{};
 };
 
+// The reason that a request's stop token is: a special one may be there as a stop string.
+StopReason stop_of_token(const Tokenizer& tokenizer, const std::vector<std::string>& stop_strings,
+                         TokenId token);
+
 class OutputPipeline {
  public:
   struct Options {
@@ -89,6 +93,7 @@ class OutputPipeline {
   void process_token(TokenEvent& event);
   TokenLogprob logprob_of(const TokenScore& score) const;
   void take_scores(Stream& stream, const TokenEvent& event) const;
+  StopReason stop_reason(const Stream& stream, const TokenEvent& event) const;
   // Returns false if the token was already sent.
   bool count_token(Stream& stream, const TokenEvent& event);
   bool is_open(RequestId id) const;

@@ -21,6 +21,13 @@ void ProvisionalAnswer::append_sent(TokenEvent event, StepToken& result, std::ve
   result.settled_count = settled_count();
 }
 
+void ProvisionalAnswer::append_forced(TokenEvent event, StepToken& result,
+                                      std::vector<TokenEvent>& released) {
+  release_all(released);
+  strings_.release_all();
+  append_sent(std::move(event), result, released);
+}
+
 void ProvisionalAnswer::append(TokenEvent event, StepToken& result, std::vector<TokenEvent>& released) {
   const RequestId id = event.id;
   const int32_t cached_count = event.cached_count;

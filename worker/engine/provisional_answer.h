@@ -27,6 +27,8 @@ class ProvisionalAnswer {
 
   // The next token was sent before and came once more.
   void append_sent(TokenEvent event, StepToken& result, std::vector<TokenEvent>& released);
+  // The next token was not drawn, and no other can be there: what comes before it stays.
+  void append_forced(TokenEvent event, StepToken& result, std::vector<TokenEvent>& released);
   // Takes the event of the answer's next token. Appends to `released` the events that may go out, and tells
   // the scheduler by `result` what is settled and what is taken back.
   void append(TokenEvent event, StepToken& result, std::vector<TokenEvent>& released);

@@ -38,6 +38,10 @@ Sequence::Sequence(EngineRequest& request, const Tokenizer* tokenizer)
   if (adjuster_ != nullptr) {
     for (auto it = request.emitted.begin(); it != known; ++it) adjuster_->add_emitted(*it);
   }
+  if (request.thinking_limit != nullptr) {
+    thinking_ = std::make_unique<ThinkingBudget>(tokenizer, std::move(request.thinking_limit));
+    thinking_->restart({request.emitted.begin(), known});
+  }
   if (request.grammar.compiled != nullptr && !prompt_only_) {
     grammar_ =
         std::make_unique<GrammarState>(request.grammar, stop_token_ids_, ignore_eos_,
@@ -56,7 +60,8 @@ Sequence::Sequence(EngineRequest& request, const Tokenizer* tokenizer)
 }
 
 SampleRow Sequence::draw_at(uint64_t position, int32_t last_drawn) {
-  if (prompt_only_ || (is_known(position) && !has_state())) return {.draw = {.temperature = 0}};
+  const bool is_decided = is_forced() || (is_known(position) && !has_state());
+  if (prompt_only_ || is_decided) return {.draw = {.temperature = 0}};
   SampleRow row{.draw = draw_params(sampling_, position)};
   if (adjuster_ != nullptr) {
     row.penalties = adjuster_->penalties();
@@ -72,7 +77,11 @@ SampleRow Sequence::draw_at(uint64_t position, int32_t last_drawn) {
 }
 
 TokenId Sequence::accept(TokenId drawn, uint64_t position) {
-  const TokenId token = is_known(position) ? known_[position - first_position_] : drawn;
+  TokenId token = is_known(position) ? known_[position - first_position_] : drawn;
+  if (thinking_ != nullptr) {
+    if (!is_known(position)) token = thinking_->forced().value_or(token);
+    thinking_->push(token);
+  }
   if (adjuster_ != nullptr) adjuster_->add_emitted(token);
   if (grammar_ != nullptr) grammar_->accept(token);
   return token;
@@ -101,6 +110,8 @@ void Sequence::settle_token(TokenEvent event, uint64_t position, StepToken& resu
     released.push_back(std::move(event));
   } else if (is_known(position)) {
     provisional_->append_sent(std::move(event), result, released);
+  } else if (thinking_ != nullptr && thinking_->last_was_forced()) {
+    provisional_->append_forced(std::move(event), result, released);
   } else {
     provisional_->append(std::move(event), result, released);
     if (result.kept_count >= 0) rewind();
@@ -114,6 +125,7 @@ void Sequence::release_all(std::vector<TokenEvent>& released) {
 void Sequence::rewind() {
   redraw_position_ = provisional_->emitted().size();
   if (grammar_ != nullptr) grammar_->rewind_to(provisional_->emitted().size());
+  if (thinking_ != nullptr) thinking_->restart(provisional_->emitted());
   adjuster_ = LogitAdjuster::make(sampling_, provisional_->prompt());
   redraw_edits_.clear();
   if (adjuster_ != nullptr) {
@@ -137,8 +149,9 @@ TokenScore Sequence::score(std::span<const float> logits, TokenId token) const {
   return LogSoftmax(logits).score(token, static_cast<size_t>(*logprobs_));
 }
 
-bool Sequence::stops(TokenId token, const std::vector<int32_t>& eos_token_ids) const {
-  return contains(stop_token_ids_, token) || (!ignore_eos_ && contains(eos_token_ids, token));
+Sequence::End Sequence::end_at(TokenId token, const std::vector<int32_t>& eos_token_ids) const {
+  if (!ignore_eos_ && contains(eos_token_ids, token)) return End::kModel;
+  return contains(stop_token_ids_, token) ? End::kRequest : End::kNone;
 }
 
 std::vector<TokenScore> Sequence::take_prompt_scores() {

@@ -12,6 +12,7 @@
 #include "worker/engine/answer_grammar.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/provisional_answer.h"
+#include "worker/engine/thinking_budget.h"
 #include "worker/model/log_softmax.h"
 #include "worker/model/logit_adjuster.h"
 
@@ -32,7 +33,8 @@ class Sequence {
   SampleRow draw_at(uint64_t position, int32_t last_drawn);
   // Whether the token before a draw must be accepted before it, and the draw collected before the next one.
   bool needs_last() const {
-    return has_state() || grammar_ != nullptr || (adjuster_ != nullptr && adjuster_->needs_last());
+    return has_state() || grammar_ != nullptr || (adjuster_ != nullptr && adjuster_->needs_last()) ||
+           (thinking_ != nullptr && thinking_->may_force_within(1));
   }
   // Null: any token may come. Else its mask is to be filled before the row of a draw is drawn from.
   GrammarState* grammar() { return grammar_.get(); }
@@ -40,8 +42,8 @@ class Sequence {
   bool is_scored(uint64_t position) const {
     return !prompt_only_ && logprobs_.has_value() && position >= scored_from_;
   }
-  // Appends the token at `position` to the history and returns it: the known one, if already sent, or
-  // `drawn`.
+  // Appends the token at `position` to the history and returns it: the known one, if already sent, the one
+  // that ends the thoughts where that must come, or `drawn`.
   TokenId accept(TokenId drawn, uint64_t position);
   // The token's log-probability under the model's logits. REQUIRES: logprobs are reported
   TokenScore score(std::span<const float> logits, TokenId token) const;
@@ -53,8 +55,9 @@ class Sequence {
   void release_all(std::vector<TokenEvent>& released);
   // Changes as tokens are taken back (ProvisionalAnswer).
   uint32_t rewind_count() const { return provisional_ == nullptr ? 0 : provisional_->rewind_count(); }
-  // Whether `token` ends the answer.
-  bool stops(TokenId token, const std::vector<int32_t>& eos_token_ids) const;
+  // Whether `token` ends the answer: as the model's own end, which counts first, or as the request's.
+  enum class End : uint8_t { kNone, kModel, kRequest };
+  End end_at(TokenId token, const std::vector<int32_t>& eos_token_ids) const;
 
   // How far its logits are led away from those of its companion (guidance.h). REQUIRES: it has one
   double guidance_scale() const { return guidance_scale_; }
@@ -71,6 +74,7 @@ class Sequence {
 
  private:
   bool is_known(uint64_t position) const { return position - first_position_ < known_.size(); }
+  bool is_forced() const { return thinking_ != nullptr && thinking_->forced().has_value(); }
   // After tokens were taken back: history and state are those of what is left.
   void rewind();
   // Whether a draw moves something on that the next one needs.
@@ -80,6 +84,7 @@ class Sequence {
                     std::vector<TokenEvent>& released);
 
   std::unique_ptr<GrammarState> grammar_;
+  std::unique_ptr<ThinkingBudget> thinking_;        // null: thoughts have no bound
   std::unique_ptr<ProvisionalAnswer> provisional_;  // null: a token that was drawn stays
   SamplingParams sampling_;
   float mirostat_mu_ = 0;

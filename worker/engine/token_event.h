@@ -21,6 +21,7 @@ struct TokenEvent {
   RequestId id = 0;
   TokenId token = kNoToken;
   FinishReason finish = FinishReason::kNone;  // kStop: `token` ended the answer and is no part of its text
+  bool is_stop_token = false;                 // of the request's; else kStop is the model's own end
   int32_t cached_count = 0;                   // tokens found cached
   TimePoint at{};                             // when its step ended
   std::unique_ptr<TokenScore> score;          // both null unless requested

@@ -65,25 +65,26 @@ int64_t bytes_of(const std::vector<std::string>& strings) {
 // Refuses a request of more choices than a worker can hold.
 std::optional<ApiError> check_room(const PreparedRequest& prepared, int64_t requests_max) {
   const auto prompts = static_cast<int64_t>(1 + prepared.more.size());
+  const std::string count = prepared.best_count > 0 ? "best_of" : "n";
   const std::pair<const char*, int64_t> fields[] = {
       {"stop", bytes_of(prepared.engine.stop_strings)},
       {"banned_strings", bytes_of(prepared.engine.banned_strings)}};
   for (const auto& [field, bytes] : fields) {
     if (prompts * prepared.choice_count * bytes <= kStopBytesOfChoicesMax) continue;
-    return ApiError::bad_field(field, "the bytes of '" + std::string(field) +
-                                          "' × prompts × 'n' must come to at most " +
-                                          std::to_string(kStopBytesOfChoicesMax));
+    return ApiError::bad_field(field, "the bytes of '" + std::string(field) + "' × prompts × '" + count +
+                                          "' must come to at most " + std::to_string(kStopBytesOfChoicesMax));
   }
   if (prompts * prepared.choice_count <= requests_max) return std::nullopt;
   const std::string most = std::to_string(requests_max) + ", all that this worker can hold";
-  if (prompts == 1) return ApiError::bad_field("n", "'n' must be at most " + most);
-  return ApiError::bad_field("prompt", "the prompts × 'n' must come to at most " + most);
+  if (prompts == 1) return ApiError::bad_field(count, "'" + count + "' must be at most " + most);
+  return ApiError::bad_field("prompt", "the prompts × '" + count + "' must come to at most " + most);
 }
 
 // The final piece of a resumed answer that had already ended.
 EngineOutput end_of(const PreparedRequest& prepared) {
   EngineOutput piece;
   piece.finish = prepared.ended;
+  piece.stop = prepared.stopped_by;
   piece.usage.prompt_tokens = static_cast<int64_t>(prepared.engine.prompt.size());
   piece.usage.completion_tokens = static_cast<int64_t>(prepared.engine.emitted.size());
   return piece;
@@ -214,8 +215,9 @@ Answer Generator::make_answer(PreparedRequest& prepared, bool includes_token_ids
   options.header.created_s = prepared.created_s.value_or(std::time(nullptr));
   options.prompt_count = static_cast<int32_t>(1 + prepared.more.size());
   options.choice_count = prepared.choice_count;
+  options.best_count = prepared.best_count;
   options.usage = prepared.usage;
-  options.wants_logprobs = prepared.engine.logprobs.has_value();
+  options.wants_logprobs = prepared.wants_logprobs;
   if (prepared.echo) {
     options.echoes.push_back(*std::move(prepared.echo));
     for (PreparedPrompt& more : prepared.more) options.echoes.push_back(*std::move(more.echo));

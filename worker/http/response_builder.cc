@@ -1,6 +1,8 @@
 #include "worker/http/response_builder.h"
 
+#include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <utility>
 
 #include "common/api/sse.h"
@@ -60,6 +62,9 @@ Answer::State& Answer::take(EngineOutput& piece) {
   }
   state.usage = piece.usage;
   state.finish = piece.finish;
+  state.stop = piece.stop;
+  for (const TokenLogprob& token : piece.logprobs) state.logprob += token.logprob.value_or(0);
+  state.logprob_count += static_cast<int64_t>(piece.logprobs.size());
   if (state.finish != FinishReason::kNone) --open_count_;
   if (!options_.echoes.empty()) {
     const EchoedPrompt& echo = options_.echoes[prompt_of(piece)];
@@ -108,6 +113,7 @@ void Answer::append_chunk(std::string& out, EngineOutput piece) {
     choice.calls = delta.calls;
     choice.has_calls = state.parser != nullptr && state.parser->has_calls();
     choice.finish = piece.finish;
+    choice.stop = &state.stop;
     if (!piece.logprobs.empty()) choice.logprobs = &piece.logprobs;
     if (options_.includes_token_ids) choice.ids = &piece.ids;
     if (options_.includes_token_ids && !std::exchange(state.has_sent_seed, true)) choice.seed = options_.seed;
@@ -158,9 +164,27 @@ HeaderList Answer::headers() const {
   return list;
 }
 
+std::vector<size_t> Answer::told() const {
+  std::vector<size_t> indexes(states_.size());
+  std::iota(indexes.begin(), indexes.end(), 0);
+  if (options_.best_count == 0) return indexes;
+  const auto mean = [this](size_t index) {
+    const State& state = states_[index];
+    return state.logprob / static_cast<double>(std::max<int64_t>(state.logprob_count, 1));
+  };
+  std::vector<size_t> best;
+  const auto count = static_cast<ptrdiff_t>(options_.choice_count);
+  for (auto prompt = indexes.begin(); prompt != indexes.end(); prompt += count) {
+    std::stable_sort(prompt, prompt + count, [&](size_t a, size_t b) { return mean(a) > mean(b); });
+    best.insert(best.end(), prompt, prompt + options_.best_count);
+  }
+  return best;
+}
+
 std::string Answer::whole_json() const {
   std::vector<Choice> choices;
-  for (const State& state : states_) {
+  for (const size_t index : told()) {
+    const State& state = states_[index];
     Choice& choice = choices.emplace_back();
     choice.index = static_cast<int32_t>(choices.size()) - 1;
     choice.text = state.text;
@@ -168,6 +192,7 @@ std::string Answer::whole_json() const {
     choice.calls = state.calls;
     choice.has_calls = state.parser != nullptr && state.parser->has_calls();
     choice.finish = state.finish;
+    choice.stop = &state.stop;
     if (options_.wants_logprobs) choice.logprobs = &state.logprobs;
   }
   return answer_json(options_.header, choices, usage_);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "common/api/api.h"
+#include "common/net/http_message.h"
 #include "worker/engine/engine.h"
 #include "worker/input/prepared_request.h"
 #include "worker/input/prompt_echo.h"
@@ -27,7 +28,8 @@ class Answer {
   struct Options {
     AnswerHeader header;
     int32_t prompt_count = 1;
-    int32_t choice_count = 1;              // of each prompt
+    int32_t choice_count = 1;  // of each prompt
+    int32_t best_count = 0;    // of these, told by a whole answer, the best first; 0: all, in order
     ChunkUsage usage = ChunkUsage::kNone;  // in the chunks of a stream; but for kNone the last has its own
     bool wants_logprobs = false;
     std::vector<EchoedPrompt> echoes;  // of each prompt, or empty
@@ -58,7 +60,10 @@ class Answer {
     bool begun = false;  // a piece of it was sent
     bool has_sent_seed = false;
     FinishReason finish = FinishReason::kNone;
-    Usage usage;  // as last reported
+    StopReason stop;
+    double logprob = 0;         // of its tokens, in all
+    int64_t logprob_count = 0;  // of tokens in it
+    Usage usage;                // as last reported
     std::string text;
     std::vector<TokenLogprob> logprobs;
     std::unique_ptr<AnswerParser> parser;  // null: all of the text is content
@@ -85,6 +90,8 @@ class Answer {
   void put_echo_before(EngineOutput& piece, const EchoedPrompt& echo) const;
   // Takes the piece's text apart, and counts the thoughts' tokens.
   AnswerDelta parse(State& state, EngineOutput& piece);
+  // The indexes of the states that a whole answer tells, in its order.
+  std::vector<size_t> told() const;
   void collect_parsed(State& state, EngineOutput& piece);
   void append_chunk(std::string& out, EngineOutput piece);
 

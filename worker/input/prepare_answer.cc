@@ -51,6 +51,13 @@ bool begins_in_thought(const Tokenizer& tokenizer, const ThoughtForm& form, cons
   return opens_thought(form, std::string_view(text).substr(0, text.rfind(words)), /*goes_on=*/false);
 }
 
+ApiError no_thinking_limit() {
+  return ApiError::unsupported(
+      "thinking_token_budget",
+      "'thinking_token_budget' is not supported here: this model's template shows no "
+      "form of thoughts whose end is known; leave it out.");
+}
+
 }  // namespace
 
 ModelForms model_forms(const Tokenizer& tokenizer, const ChatTemplate* chat, const ChatTemplate* for_tools,
@@ -61,11 +68,12 @@ ModelForms model_forms(const Tokenizer& tokenizer, const ChatTemplate* chat, con
                                               : thought_form(reasoning_parser);
   forms.all_tokens = tokens_in(tokenizer, marks_of(forms.tools, forms.thoughts));
   forms.thought_tokens = tokens_in(tokenizer, marks_of(nullptr, forms.thoughts));
+  if (forms.thoughts != nullptr) forms.thought_end = thought_end_tokens(tokenizer, *forms.thoughts);
   return forms;
 }
 
-PreparedAnswer prepare_answer(const Tokenizer& tokenizer, const ModelForms& forms,
-                              const GenerateRequest& request, const std::vector<TokenId>& prompt) {
+ApiResult<PreparedAnswer> prepare_answer(const Tokenizer& tokenizer, const ModelForms& forms,
+                                         const GenerateRequest& request, const std::vector<TokenId>& prompt) {
   PreparedAnswer prepared;
   AnswerSyntax& syntax = prepared.syntax;
   syntax.thoughts = forms.thoughts;
@@ -73,14 +81,23 @@ PreparedAnswer prepare_answer(const Tokenizer& tokenizer, const ModelForms& form
   if (syntax.thoughts != nullptr)
     syntax.in_thought = begins_in_thought(tokenizer, *syntax.thoughts, request, prompt);
   prepared.shown_special = forms.thought_tokens;
-  if (forms.tools == nullptr || request.tools_json.empty() || request.tool_choice == ToolChoice::kNone)
-    return prepared;
-  syntax.tools = forms.tools;
-  syntax.parallel_calls = request.parallel_tool_calls;
-  // The template has read them, so they parse.
-  auto schemas = ToolSchemas::parse(request.tools_json);
-  syntax.schemas = std::make_shared<const ToolSchemas>(schemas.ok() ? *std::move(schemas) : ToolSchemas());
-  prepared.shown_special = forms.all_tokens;
+  const bool may_call =
+      forms.tools != nullptr && !request.tools_json.empty() && request.tool_choice != ToolChoice::kNone;
+  if (may_call) {
+    syntax.tools = forms.tools;
+    syntax.parallel_calls = request.parallel_tool_calls;
+    // The template has read them, so they parse.
+    auto schemas = ToolSchemas::parse(request.tools_json);
+    syntax.schemas = std::make_shared<const ToolSchemas>(schemas.ok() ? *std::move(schemas) : ToolSchemas());
+    prepared.shown_special = forms.all_tokens;
+  }
+  if (!request.thinking_token_budget) return prepared;
+  if (forms.thought_end.empty()) return no_thinking_limit();
+  ThinkingLimit limit{.token_count_max = *request.thinking_token_budget,
+                      .syntax = syntax,
+                      .end = forms.thought_end,
+                      .shown_special = prepared.shown_special};
+  prepared.thinking_limit = std::make_shared<const ThinkingLimit>(std::move(limit));
   return prepared;
 }
 

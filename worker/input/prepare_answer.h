@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/api/api.h"
+#include "worker/engine/thinking_budget.h"
 #include "worker/kv/types.h"
 #include "worker/text/answer/answer_parser.h"
 #include "worker/text/chat_template.h"
@@ -21,6 +22,7 @@ struct ModelForms {
   const ThoughtForm* thoughts = nullptr;  // likewise
   // The special tokens of the marks, sorted: of both, and of thoughts alone. Null: none.
   std::shared_ptr<const std::vector<TokenId>> all_tokens, thought_tokens;
+  std::vector<TokenId> thought_end;  // the tokens of the mark that ends a thought; empty: not known
 };
 
 // The forms of a model with these templates, either of which may be null, by the names of settings: a form's,
@@ -31,9 +33,10 @@ ModelForms model_forms(const Tokenizer& tokenizer, const ChatTemplate* chat, con
 struct PreparedAnswer {
   AnswerSyntax syntax;
   std::shared_ptr<const std::vector<TokenId>> shown_special;  // EngineRequest's
+  std::shared_ptr<const ThinkingLimit> thinking_limit;        // EngineRequest's
 };
-// `request`: a chat, which has become `prompt`.
-PreparedAnswer prepare_answer(const Tokenizer& tokenizer, const ModelForms& forms,
-                              const GenerateRequest& request, const std::vector<TokenId>& prompt);
+// `request`: a chat, which has become `prompt`. Errors: thoughts that cannot be bounded as it asks.
+ApiResult<PreparedAnswer> prepare_answer(const Tokenizer& tokenizer, const ModelForms& forms,
+                                         const GenerateRequest& request, const std::vector<TokenId>& prompt);
 
 }  // namespace troupe

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "worker/engine/output_pipeline.h"
 #include "worker/input/prepare_grammar.h"
 #include "worker/text/tokenizer/detokenizer.h"
 
@@ -25,6 +26,7 @@ ApiError id_error(size_t index, const std::string& why) {
 // else how many of the last ids have incomplete text.
 struct Replay {
   FinishReason ended = FinishReason::kNone;
+  StopReason stopped_by;
   size_t unsent_count = 0;
   std::vector<std::pair<std::string, int32_t>> pieces;  // text that was sent, and the number of its ids
 };
@@ -42,13 +44,14 @@ ApiResult<Replay> replay(const ServedModel& model, const EngineRequest& request,
                       "comes behind the end of the answer: the ids before it complete a stop string or "
                       "hold a token that ends it");
     }
-    const bool stops = contains(request.stop_token_ids, ids[i]) ||
-                       (!request.ignore_eos && contains(model.config.eos_token_ids, ids[i]));
+    const bool is_end = !request.ignore_eos && contains(model.config.eos_token_ids, ids[i]);
+    const bool stops = is_end || contains(request.stop_token_ids, ids[i]);
     std::string text = stops ? std::string() : detokenizer.push(ids[i]);
     ++id_count;
     // As the engine's pieces come.
     if (!text.empty() || i == 0) result.pieces.emplace_back(std::move(text), std::exchange(id_count, 0));
     if (stops || detokenizer.stopped()) result.ended = FinishReason::kStop;
+    if (stops && !is_end) result.stopped_by = stop_of_token(*model.tokenizer, request.stop_strings, ids[i]);
   }
   result.unsent_count = ids.size() - detokenizer.take_offsets().size();
   if (result.ended == FinishReason::kNone && static_cast<int64_t>(ids.size()) >= request.max_new_count) {
@@ -56,6 +59,7 @@ ApiResult<Replay> replay(const ServedModel& model, const EngineRequest& request,
     detokenizer.finish();
     result.ended = detokenizer.stopped() ? FinishReason::kStop : FinishReason::kLength;
   }
+  if (detokenizer.stopped()) result.stopped_by = detokenizer.stop_string();
   return result;
 }
 
@@ -82,6 +86,7 @@ std::optional<ApiError> take_resume(const ServedModel& model, const ResumedStrea
   }
   if (prepared.syntax.parses()) prepared.syntax.sent = std::move(replayed->pieces);
   prepared.ended = replayed.value().ended;
+  prepared.stopped_by = std::move(replayed.value().stopped_by);
   prepared.begun = !resume.ids.empty();
   prepared.id = resume.id;
   prepared.created_s = resume.created_s;

@@ -35,12 +35,15 @@ struct PreparedRequest : PreparedPrompt {
   bool stream = false;
   ChunkUsage usage = ChunkUsage::kNone;  // in a stream's chunks
   int32_t choice_count = 1;              // of each prompt
+  int32_t best_count = 0;                // of these, by log-probability, are told; 0: all are
+  bool wants_logprobs = false;           // to be told
   std::vector<PreparedPrompt> more;      // of a list of prompts, those after the first
   AnswerSyntax syntax;                   // of a chat's answer
   PromptPlaces places;                   // of a chat's messages
   std::vector<TokenId> next_beginning;   // TruncatedChat's, to be computed behind the answer
   // A resumed stream:
   bool begun = false;                        // something was sent: no role and no echo again
+  StopReason stopped_by;                     // with `ended`
   FinishReason ended = FinishReason::kNone;  // the sent ids end the answer: nothing is to be computed
   std::string id;                            // the answer's id; empty: a new one
   std::optional<int64_t> created_s = std::nullopt;

@@ -153,7 +153,8 @@ std::optional<ApiError> settle(const ServedModel& model, const GenerateRequest& 
   engine.banned_strings = request.banned_strings;
   engine.ignore_eos = request.ignore_eos;
   engine.logprobs = request.logprobs;
-  engine.prompt_logprobs = request.echo;
+  if (request.best_of > request.n && !engine.logprobs) engine.logprobs = 0;
+  engine.prompt_logprobs = request.echo && request.logprobs.has_value();
   engine.prompt_only = request.max_tokens == 0;
   engine.spec.cut_to_fit = !request.max_tokens;
   if (!request.cache_salt.empty()) engine.spec.salt = hash_bytes(request.cache_salt);
@@ -224,6 +225,18 @@ std::optional<ApiError> prepare_more(const ServedModel& model, const GenerateReq
   return std::nullopt;
 }
 
+std::optional<ApiError> prepare_answer_of(const ServedModel& model, const GenerateRequest& request,
+                                          PreparedRequest& prepared) {
+  EngineRequest& engine = prepared.engine;
+  auto answer = prepare_answer(*model.tokenizer, model.forms, request, engine.prompt);
+  if (!answer.ok()) return answer.error();
+  prepared.syntax = std::move(answer->syntax);
+  engine.shown_special = std::move(answer->shown_special);
+  engine.thinking_limit = std::move(answer->thinking_limit);
+  if (engine.thinking_limit == nullptr) return std::nullopt;
+  return unknown_token(model, "thinking_token_budget", engine.thinking_limit->end);
+}
+
 }  // namespace
 
 ApiResult<PreparedRequest> prepare_parsed(const ServedModel& model, GenerateRequest request,
@@ -238,9 +251,7 @@ ApiResult<PreparedRequest> prepare_parsed(const ServedModel& model, GenerateRequ
                                     request.more_prompts.empty() ? "prompt" : "prompt[0]", seed, prepared);
   if (!fault) fault = prepare_more(model, request, seed, prepared);
   if (!fault && request.kind == GenerateRequest::Kind::kChat) {
-    PreparedAnswer answer = prepare_answer(*model.tokenizer, model.forms, request, prepared.engine.prompt);
-    prepared.syntax = std::move(answer.syntax);
-    prepared.engine.shown_special = std::move(answer.shown_special);
+    fault = prepare_answer_of(model, request, prepared);
   }
   if (!fault) {
     std::vector<EngineRequest*> prompts = {&prepared.engine};
@@ -254,7 +265,9 @@ ApiResult<PreparedRequest> prepare_parsed(const ServedModel& model, GenerateRequ
   prepared.stream = request.stream;
   if (request.include_usage)
     prepared.usage = request.continuous_usage ? ChunkUsage::kRunning : ChunkUsage::kNull;
-  prepared.choice_count = request.n;
+  prepared.choice_count = request.candidate_count();
+  prepared.best_count = request.best_of > request.n ? request.n : 0;
+  prepared.wants_logprobs = request.logprobs.has_value();
   auto& spec = prepared.engine.spec;
   spec.set = hints.set;
   spec.planned = hints.planned;

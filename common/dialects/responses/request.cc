@@ -86,7 +86,9 @@ Fault read_format(bj::object& fields, bj::object& chat) {
 Fault read_reasoning(bj::object& fields, bj::object& chat) {
   std::optional<bj::object> reasoning;
   if (auto fault = take_object(fields, "reasoning", reasoning)) return fault;
-  if (reasoning) move_member(*reasoning, "effort", chat, "reasoning_effort");
+  if (!reasoning) return std::nullopt;
+  move_member(*reasoning, "effort", chat, "reasoning_effort");
+  move_member(*reasoning, "max_tokens", chat, "thinking_token_budget");
   return std::nullopt;  // a summary is not made: thoughts come as they are
 }
 
@@ -192,6 +194,7 @@ ApiResult<TranslatedRequest> translate(std::string_view, std::string_view body) 
                                          {"response_format", "text.format"},
                                          {"response_format.json_schema", "text.format"},
                                          {"reasoning_effort", "reasoning.effort"},
+                                         {"thinking_token_budget", "reasoning.max_tokens"},
                                          {"tool_choice.function.name", "tool_choice.name"},
                                          {"messages", "input"}});
   out.body = to_json(chat);

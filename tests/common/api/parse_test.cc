@@ -247,7 +247,6 @@ TEST(ApiParse, RefusesUnsupportedFieldsUnlessNeutral) {
       {"skip_special_tokens", {"false"}},
       {"add_special_tokens", {"true"}},
       {"truncate_prompt_tokens", {"5"}},
-      {"thinking_token_budget", {"64"}},
       {"prompt_embeds", {"\"x\""}},
       {"return_token_ids", {"true"}},
   };
@@ -282,6 +281,8 @@ TEST(ApiParse, RefusesUnsupportedFieldsUnlessNeutral) {
                                   R"("truncate_prompt_tokens":null)"}) {
     EXPECT_EQ(fault_of(chat_with("," + field)), "accepted") << field;
   }
+  EXPECT_EQ(completion_with(R"(,"prompt":"x","thinking_token_budget":64)").error().code,
+            "unsupported_parameter");
   EXPECT_EQ(completion_with(R"(,"prompt":"x","suffix":"y")").error().code, "unsupported_parameter");
   EXPECT_EQ(fault_of(completion_with(R"(,"prompt":"x","suffix":"","echo":false)")), "accepted");
   EXPECT_EQ(fault_of(completion_with(R"(,"prompt":"x","add_special_tokens":true)")), "accepted");

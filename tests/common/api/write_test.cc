@@ -27,7 +27,7 @@ TEST(ApiWrite, WritesWholeChatAnswer) {
   EXPECT_EQ(
       whole_of(kChat, choice_of("宋\n", FinishReason::kStop), {10, 2, 8}),
       R"({"id":"chatcmpl-1","object":"chat.completion","created":17,"model":"m\"x","choices":[{"index":0,)"
-      R"("message":{"role":"assistant","content":"宋\n"},"logprobs":null,"finish_reason":"stop"}],)"
+      R"("message":{"role":"assistant","content":"宋\n"},"logprobs":null,"stop_reason":null,"finish_reason":"stop"}],)"
       R"("usage":{"prompt_tokens":10,"completion_tokens":2,"total_tokens":12,)"
       R"("prompt_tokens_details":{"cached_tokens":8}}})");
 }
@@ -36,7 +36,7 @@ TEST(ApiWrite, WritesWholeCompletion) {
   EXPECT_EQ(
       whole_of(kCompletion, choice_of("x", FinishReason::kLength), {1, 1, 0}),
       R"({"id":"cmpl-1","object":"text_completion","created":17,"model":"m","choices":[{"index":0,"text":"x",)"
-      R"("logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":1,"completion_tokens":1,)"
+      R"("logprobs":null,"stop_reason":null,"finish_reason":"length"}],"usage":{"prompt_tokens":1,"completion_tokens":1,)"
       R"("total_tokens":2,"prompt_tokens_details":{"cached_tokens":0}}})");
 }
 
@@ -49,8 +49,10 @@ TEST(ApiWrite, ChatChunksBeginWithRoleAndEndWithReason) {
   EXPECT_EQ(chunk_json(kChat, choice_of("a", FinishReason::kNone), false, ChunkUsage::kNull),
             head + R"("choices":[{"index":0,"delta":{"content":"a"},"logprobs":null,"finish_reason":null}],)"
                    R"("usage":null})");
-  EXPECT_EQ(chunk_json(kChat, choice_of("", FinishReason::kLength), false),
-            head + R"("choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"length"}]})");
+  EXPECT_EQ(
+      chunk_json(kChat, choice_of("", FinishReason::kLength), false),
+      head +
+          R"("choices":[{"index":0,"delta":{},"logprobs":null,"stop_reason":null,"finish_reason":"length"}]})");
   EXPECT_EQ(usage_chunk_json(kChat, {3, 4, 1}),
             head + R"("choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7,)"
                    R"("prompt_tokens_details":{"cached_tokens":1}}})");
@@ -91,15 +93,29 @@ TEST(ApiWrite, WritersEmitStrictJsonOnOneLineForAnyText) {
   }
 }
 
+// A gateway looks for the finish reason at a chunk's end, so what may be long comes before it.
+TEST(ApiWrite, SaysWhatAnAnswerEndedAt) {
+  Choice choice = choice_of("a", FinishReason::kStop);
+  const StopReason text = std::string("\nAnna\":"), token = 17;
+  choice.stop = &text;
+  EXPECT_THAT(chunk_json(kChat, choice, false),
+              EndsWith(R"("stop_reason":"\nAnna\":","finish_reason":"stop"}]})"));
+  choice.stop = &token;
+  EXPECT_THAT(whole_of(kCompletion, choice, {}), HasSubstr(R"("stop_reason":17,"finish_reason":"stop"}])"));
+  choice.finish = FinishReason::kNone;
+  EXPECT_THAT(chunk_json(kChat, choice, false), EndsWith(R"("logprobs":null,"finish_reason":null}]})"));
+}
+
 TEST(ApiWrite, NumbersChoicesAndSumsTheirUsage) {
   const std::vector<Choice> choices = {{.index = 0, .text = "a", .finish = FinishReason::kStop},
                                        {.index = 1, .text = "b", .finish = FinishReason::kLength}};
   EXPECT_THAT(
       answer_json(kChat, choices, {3, 9, 0}),
-      HasSubstr(R"("choices":[{"index":0,"message":{"role":"assistant","content":"a"},"logprobs":null,)"
-                R"("finish_reason":"stop"},{"index":1,"message":{"role":"assistant","content":"b"},)"
-                R"("logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":3,)"
-                R"("completion_tokens":9,"total_tokens":12)"));
+      HasSubstr(
+          R"("choices":[{"index":0,"message":{"role":"assistant","content":"a"},"logprobs":null,)"
+          R"("stop_reason":null,"finish_reason":"stop"},{"index":1,"message":{"role":"assistant","content":"b"},)"
+          R"("logprobs":null,"stop_reason":null,"finish_reason":"length"}],"usage":{"prompt_tokens":3,)"
+          R"("completion_tokens":9,"total_tokens":12)"));
   EXPECT_THAT(chunk_json(kChat, choices[1], true),
               HasSubstr(R"("choices":[{"index":1,"delta":{"role":"assistant","content":"b"})"));
 }
@@ -319,7 +335,7 @@ TEST(ApiWrite, CallsAndReasoningStandBesideTheText) {
           R"("message":{"role":"assistant","content":null,"reasoning":"h\"m","reasoning_content":"h\"m",)"
           R"("tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}},)"
           R"({"id":"call_2","type":"function","function":{"name":"g","arguments":"{}"}}]},"logprobs":null,)"
-          R"("finish_reason":"tool_calls"})"));
+          R"("stop_reason":null,"finish_reason":"tool_calls"})"));
   EXPECT_THAT(whole, HasSubstr(R"("prompt_tokens_details":{"cached_tokens":1},)"
                                R"("completion_tokens_details":{"reasoning_tokens":2}}})"));
   EXPECT_TRUE(parse_json(whole).ok());
@@ -331,7 +347,7 @@ TEST(ApiWrite, CallsAndReasoningStandBesideTheText) {
   EXPECT_THAT(
       chunk_json(kChat, piece, false),
       HasSubstr(R"("delta":{"content":"t","tool_calls":[{"index":1,"function":{"arguments":"{\"b"}}]},)"
-                R"("logprobs":null,"finish_reason":"length"}])"));
+                R"("logprobs":null,"stop_reason":null,"finish_reason":"length"}])"));
   piece.text = {};
   EXPECT_THAT(chunk_json(kChat, piece, true),
               HasSubstr(R"("delta":{"role":"assistant","tool_calls":[{"index":1,)"));

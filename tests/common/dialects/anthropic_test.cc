@@ -39,6 +39,19 @@ TEST(AnthropicRequest, BecomesAChat) {
   EXPECT_FALSE(chat.continue_final_message);
 }
 
+TEST(AnthropicRequest, ABudgetBoundsItsThoughts) {
+  const auto asked = [](const std::string& thinking) {
+    return core_request(kMessages, R"({"model": "m", "max_tokens": 9, "thinking": )" + thinking +
+                                       R"(, "messages": [{"role": "user", "content": "Hi"}]})");
+  };
+  const GenerateRequest on = asked(R"({"type": "enabled", "budget_tokens": 1024})");
+  EXPECT_EQ(on.thinking_token_budget, 1024);
+  EXPECT_EQ(on.chat_template_kwargs_json, R"({"enable_thinking":true})");
+  const GenerateRequest off = asked(R"({"type": "disabled"})");
+  EXPECT_EQ(off.thinking_token_budget, std::nullopt);
+  EXPECT_EQ(off.chat_template_kwargs_json, R"({"enable_thinking":false})");
+}
+
 TEST(AnthropicRequest, ResultsOfToolsBecomeMessagesOfTheirOwn) {
   const GenerateRequest chat = core_request(kMessages, R"({
     "model": "m", "max_tokens": 9, "stream": true,

@@ -149,6 +149,12 @@ TEST(ProbeForms, LlamaCppsCompletion) {
   EXPECT_EQ(data[0].at("content"), "Ha");
   EXPECT_EQ(data[2].at("stop_type"), "limit");
   EXPECT_EQ(data[2].at("tokens_evaluated"), 4);
+  auto stopped = translate("/completion", R"({"prompt": "x", "stop": ["You:"]})");
+  const auto said_last = parse_json(stopped->answer->whole(
+      parse_json(R"({"choices":[{"index":0,"text":"a","stop_reason":"You:","finish_reason":"stop"}]})")
+          ->get_object()));
+  EXPECT_EQ(said_last->at("stop_type"), "word");
+  EXPECT_EQ(said_last->at("stopping_word"), "You:");
 }
 
 TEST(DialectRenames, TheLongestNameCounts) {

@@ -33,6 +33,13 @@ TEST(ResponsesRequest, ATextIsWhatAUserSays) {
   EXPECT_TRUE(chat.stream && chat.include_usage);
 }
 
+TEST(ResponsesRequest, ReasoningIsTheChats) {
+  const GenerateRequest chat = core_request(
+      kResponses, R"({"model": "m", "input": "Hi", "reasoning": {"effort": "low", "max_tokens": 64}})");
+  EXPECT_EQ(chat.reasoning_effort, "low");
+  EXPECT_EQ(chat.thinking_token_budget, 64);
+}
+
 TEST(ResponsesRequest, ItemsOfATurnBecomeOneMessage) {
   const GenerateRequest chat = core_request(kResponses, R"({"model": "m", "input": [
     {"role": "user", "content": [{"type": "input_text", "text": "Look!"}]},

@@ -74,7 +74,8 @@ TEST(ParsedAnswer, ChunksNameACallOnceAndHoldTheIdsOfWhatSaysNothing) {
   EXPECT_THAT(chunks[5],
               HasSubstr(R"("delta":{"tool_calls":[{"index":0,"function":{"arguments":"\": 1}"}}]})"));
   EXPECT_THAT(chunks[5], HasSubstr(R"("finish_reason":null)"));
-  EXPECT_THAT(chunks[6], HasSubstr(R"("delta":{},"logprobs":null,"finish_reason":"tool_calls")"));
+  EXPECT_THAT(chunks[6],
+              HasSubstr(R"("delta":{},"logprobs":null,"stop_reason":null,"finish_reason":"tool_calls")"));
   EXPECT_EQ(chunks[7], "[DONE]");
 }
 

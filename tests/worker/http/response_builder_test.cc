@@ -68,6 +68,33 @@ TEST(Answer, InterleavesChoicesAndLastOneEndsTheStream) {
   EXPECT_LT(out.find(R"("index":1,"text":"b")"), out.find(R"("index":0,"text":"a")"));
 }
 
+// By the mean over a choice's own tokens; the echoed prompt's say nothing about it.
+TEST(Answer, TellsTheBestOfEachPromptsChoices) {
+  Answer::Options options = options_of(3);
+  options.prompt_count = 2;
+  options.best_count = 2;
+  Answer answer(std::move(options));
+  const std::vector<std::vector<float>> scores = {{-3}, {-1, -1, -1}, {-2}, {-1}, {-2, -1}, {-9}};
+  for (int32_t choice = 0; choice < 6; ++choice) {
+    EngineOutput piece = piece_of(choice, std::to_string(choice), FinishReason::kStop, 1);
+    for (const float score : scores[static_cast<size_t>(choice)])
+      piece.logprobs.emplace_back().logprob = score;
+    piece.stop = choice;
+    answer.collect(std::move(piece));
+  }
+  ASSERT_TRUE(answer.done());
+  const bj::value whole = json_of(answer.whole_json());
+  std::string told;
+  for (const bj::value& choice : whole.at("choices").as_array()) {
+    EXPECT_EQ(choice.at("index"), told.size());
+    EXPECT_TRUE(choice.at("logprobs").is_null());
+    EXPECT_EQ(std::to_string(choice.at("stop_reason").to_number<int>()), choice.at("text").as_string());
+    told += choice.at("text").as_string();
+  }
+  EXPECT_EQ(told, "1234");
+  EXPECT_EQ(whole.at_pointer("/usage/completion_tokens"), 6);
+}
+
 TEST(Answer, SendsIdsInEveryPieceSeedInTheFirstAndUsageInTheLast) {
   Answer::Options options = options_of(2);
   options.usage = ChunkUsage::kNone;  // requested by clients, not by gateways

@@ -141,6 +141,7 @@ TEST_F(Resume, StopTokenEndsTheResumedStream) {
   const Stream uncut = expect_the_same_wherever_it_is_cut(
       absl::StrCat(R"(,"temperature":0,"stop_token_ids":[)", ids.back(), "]"));
   EXPECT_EQ(uncut.chunks.back().at_pointer("/choices/0/finish_reason"), "stop");
+  EXPECT_EQ(uncut.chunks.back().at_pointer("/choices/0/stop_reason"), ids.back());
 }
 
 // Stop strings that hold text back in vain, and one that ends the answer.
@@ -188,6 +189,8 @@ TEST_F(Resume, EndedStreamOnlyEnds) {
   const Stream rest = stream(second_, resumed_body(fields, stopped, stopped.chunks.size()));
   ASSERT_EQ(rest.chunks.size(), 1u);
   EXPECT_EQ(rest.chunks[0].at_pointer("/choices/0/finish_reason"), "stop");
+  EXPECT_EQ(rest.chunks[0].at_pointer("/choices/0/stop_reason"), stops[0]);
+  EXPECT_EQ(stopped.chunks.back().at_pointer("/choices/0/stop_reason"), stops[0]);
   EXPECT_EQ(rest.counts(), stopped.counts());
 }
 

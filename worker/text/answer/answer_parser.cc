@@ -6,11 +6,6 @@
 namespace troupe {
 namespace {
 
-std::vector<std::string_view> closing_marks(const AnswerSyntax& syntax) {
-  if (syntax.tools == nullptr || !syntax.tools->ends_thought) return {};
-  return syntax.tools->openings;
-}
-
 size_t last_of(const std::vector<std::string_view>& marks, std::string_view text) {
   size_t last = 0;  // one behind the place, 0: nowhere
   for (const std::string_view mark : marks) {
@@ -21,6 +16,11 @@ size_t last_of(const std::vector<std::string_view>& marks, std::string_view text
 }
 
 }  // namespace
+
+std::vector<std::string_view> thought_ending_calls(const AnswerSyntax& syntax) {
+  if (syntax.tools == nullptr || !syntax.tools->ends_thought) return {};
+  return syntax.tools->openings;
+}
 
 bool opens_thought(const ThoughtForm& form, std::string_view prompt, bool goes_on) {
   const size_t opened = last_of(form.opens, prompt), closed = last_of(form.closes, prompt);
@@ -41,7 +41,7 @@ bool opens_thought(const ThoughtForm& form, std::string_view prompt, bool goes_o
 AnswerParser::AnswerParser(const AnswerSyntax& syntax, std::string answer_id, int32_t choice)
     : schemas_(syntax.schemas), includes_thoughts_(syntax.includes_thoughts) {
   if (syntax.thoughts != nullptr)
-    thoughts_.emplace(*syntax.thoughts, syntax.in_thought, closing_marks(syntax));
+    thoughts_.emplace(*syntax.thoughts, syntax.in_thought, thought_ending_calls(syntax));
   if (syntax.tools != nullptr) {
     CallWriter::Options options;
     options.schemas = schemas_.get();

@@ -36,6 +36,8 @@ struct AnswerSyntax {
 // Whether the prompt's end opens a thought that the answer goes on with. `goes_on`: the prompt ends with the
 // assistant's own words.
 bool opens_thought(const ThoughtForm& form, std::string_view prompt, bool goes_on);
+// The marks of calls that end a thought, too.
+std::vector<std::string_view> thought_ending_calls(const AnswerSyntax& syntax);
 
 class AnswerParser {
  public:

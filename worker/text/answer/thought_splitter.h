@@ -20,6 +20,8 @@ class ThoughtSplitter {
   void push(std::string_view text, std::string& thought, std::string& rest);
   void finish(std::string& thought, std::string& rest);
   bool in_thought() const { return state_ == State::kThought || state_ == State::kThoughtStart; }
+  // Whether a thought goes on or may still begin.
+  bool may_think() const { return in_thought() || state_ == State::kStart || !form_.only_first; }
 
  private:
   enum class State : uint8_t {

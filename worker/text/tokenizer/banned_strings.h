@@ -27,6 +27,9 @@ class BannedStrings {
   // The answer's next token was sent before, so it stays whatever it completes. REQUIRES: none is held.
   void append_sent(int32_t token);
 
+  // No token so far is taken back, whatever comes next.
+  void release_all() { held_.clear(); }
+
   struct Verdict {
     size_t released = 0;   // leading ones of the held tokens, the new one included, that are held no more
     bool rewinds = false;  // a string is complete: of the held tokens behind those the first `kept` stay

@@ -89,7 +89,7 @@ std::string Detokenizer::release(bool at_end) {
     stopped_ = true;
     std::string before = text_.substr(0, matched_ - size);
     if (keeps_offsets_) note_returned_text(before.size(), /*at_stop=*/true);
-    text_.clear();
+    text_ = text_.substr(matched_ - size, size);
     return before;
   }
   const size_t kept = at_end ? 0 : stops_.undecided();

@@ -36,6 +36,8 @@ class Detokenizer {
   // Ends the stream: returns everything held back.
   std::string finish();
   bool stopped() const { return stopped_; }
+  // The stop string that was complete first. REQUIRES: stopped()
+  const std::string& stop_string() const { return text_; }
   // Offsets of the tokens whose text was returned completely since the last call, in order: each token's
   // start in the whole text, in characters (if it continues a character, that one's start). A token cut by a
   // stop string counts if any of its text came before the cut.
@@ -61,7 +63,7 @@ class Detokenizer {
   const std::shared_ptr<const std::vector<int32_t>> shown_special_;
   std::unique_ptr<TokenStream> tokens_;
   StopMatcher stops_;
-  std::string text_;    // valid text not yet sent (may begin a stop string)
+  std::string text_;    // valid text not yet sent (may begin a stop string); once stopped_, that string
   size_t matched_ = 0;  // bytes of it that stops_ has taken
   bool stopped_ = false;
 
