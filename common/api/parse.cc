@@ -222,6 +222,10 @@ Fault read_prefill(Draft& draft, std::string_view name, dom::element value) {
   return read_string(name, value, draft.limits.body_bytes_max, draft.final_message.prefill);
 }
 
+Fault read_goes_on_field(Draft& draft, std::string_view name, dom::element value) {
+  return read_goes_on(name, value, draft.request, draft.final_message);
+}
+
 struct Row {
   std::string_view name;
   bool in_chat, in_completion;
@@ -236,7 +240,7 @@ constexpr Row kRows[] = {
     {"best_of", false, true, read_int32_field<&GenerateRequest::best_of, 1, kChoicesMax>},
     {"cache_salt", true, true, read_name_field<&GenerateRequest::cache_salt>},
     {"chat_template_kwargs", true, false, read_template_kwargs},
-    {"continue_final_message", true, false, read_flag_field<&GenerateRequest::continue_final_message>},
+    {"continue_final_message", true, false, read_goes_on_field},
     {"documents", true, false, read_documents},
     {"echo", false, true, read_flag_field<&GenerateRequest::echo>},
     {"frequency_penalty", true, true, read_frequency_penalty},

@@ -74,7 +74,11 @@ Fault check_resume(const GenerateRequest& request);
 struct FinalMessage {
   bool asks_generation_prompt = false;  // `add_generation_prompt: true` is there
   std::string prefill;                  // `assistant_prefill`
+  bool goes_on_if_assistants = false;   // `continue_final_message: "auto"`
 };
+// Reads `continue_final_message`: true, false, or "auto".
+Fault read_goes_on(std::string_view param, dom::element value, GenerateRequest& request,
+                   FinalMessage& fields);
 // Settles add_generation_prompt and continue_final_message, after all fields are read.
 Fault settle_final_message(GenerateRequest& request, FinalMessage fields);
 

@@ -17,18 +17,17 @@ using Kind = GenerateRequest::Kind;
 struct TokenizeDraft {
   TokenizeRequest request;
   bool has_prompt = false;
-  std::optional<bool> add_special_tokens;
+  std::optional<std::string> content;  // the text, as llama.cpp's clients name it
+  std::optional<bool> add_special, add_special_tokens;
   FinalMessage final_message;
 };
 
 // Reads a field specific to these requests; `known` is false for any other.
 Fault read_own_field(TokenizeDraft& draft, std::string_view name, dom::element value, bool& known) {
   known = true;
-  if (name == "add_special_tokens") {
-    bool flag = false;
-    if (auto fault = read_bool(name, value, flag)) return fault;
-    draft.add_special_tokens = flag;
-    return std::nullopt;
+  if (name == "add_special_tokens" || name == "add_special") {
+    auto& flag = name == "add_special" ? draft.add_special : draft.add_special_tokens;
+    return read_bool(name, value, flag.emplace());
   }
   if (name == "add_generation_prompt") {
     auto fault = read_bool(name, value, draft.request.add_generation_prompt);
@@ -37,6 +36,8 @@ Fault read_own_field(TokenizeDraft& draft, std::string_view name, dom::element v
   }
   if (name == "assistant_prefill")
     return read_string(name, value, std::numeric_limits<size_t>::max(), draft.final_message.prefill);
+  if (name == "continue_final_message")
+    return read_goes_on(name, value, draft.request.source, draft.final_message);
   if (name == "return_token_strs") return read_bool(name, value, draft.request.return_token_strs);
   if (name == "prompt") {
     draft.has_prompt = true;
@@ -45,6 +46,8 @@ Fault read_own_field(TokenizeDraft& draft, std::string_view name, dom::element v
     draft.request.source.prompt = std::move(text);
     return std::nullopt;
   }
+  if (name == "content")
+    return read_string(name, value, std::numeric_limits<size_t>::max(), draft.content.emplace());
   known = false;
   return std::nullopt;
 }
@@ -59,7 +62,19 @@ Fault read_tokenize_field(TokenizeDraft& draft, const ApiLimits& limits, std::st
   return read_request_field(limits, name, value, draft.request.source);
 }
 
+// llama.cpp's form, where no field of vLLM's says otherwise: the text alone, without what begins a prompt.
+void use_content(TokenizeDraft& draft) {
+  GenerateRequest& source = draft.request.source;
+  if (!draft.content || draft.has_prompt || !source.messages.empty()) return;
+  source.prompt = *std::move(draft.content);
+  draft.has_prompt = true;
+  if (!draft.add_special_tokens) draft.add_special_tokens = draft.add_special.value_or(false);
+  // (A page that has no name for its only model sends JavaScript's word for none.)
+  if (source.model == "undefined") source.model.clear();
+}
+
 Fault finish(TokenizeDraft& draft) {
+  use_content(draft);
   GenerateRequest& source = draft.request.source;
   const bool is_chat = !source.messages.empty();
   if (is_chat && draft.has_prompt) {

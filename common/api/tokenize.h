@@ -20,7 +20,8 @@ struct TokenizeRequest {
   bool add_generation_prompt = true;  // for a chat
   bool return_token_strs = false;
 };
-// A body with `messages` is a chat, one with `prompt` a text; both, or neither, is an error.
+// A body with `messages` is a chat, one with `prompt` a text; both, or neither, is an error. A text may also
+// come in llama.cpp's form: `content`, and `add_special`, which is false by default.
 ApiResult<TokenizeRequest> parse_tokenize_request(std::string_view body, const ApiLimits& limits = {});
 
 struct DetokenizeRequest {

@@ -39,6 +39,7 @@ constexpr std::array kDialectRoutes{
     DialectRoute{"GET", "/v1/model/list", probes::translate_question, probes::make_refusal},
     DialectRoute{"GET", "/v1/auth/permission", probes::translate_question, probes::make_refusal},
     DialectRoute{"GET", "/v1/internal/model/info", probes::translate_question, probes::make_refusal},
+    DialectRoute{"POST", "/v1/tokenize", probes::translate_tokenize, probes::make_refusal},
     DialectRoute{"POST", "/v1/token/encode", probes::translate_encode, probes::make_refusal},
     DialectRoute{"POST", "/v1/token/decode", probes::translate_decode, probes::make_refusal},
     DialectRoute{"POST", "/v1/internal/encode", probes::translate_encode, probes::make_refusal},

@@ -36,12 +36,19 @@ TokenForms::TokenForms(std::string_view path, std::string_view body) : decodes_(
   const bj::value* tokens = fields->if_contains("tokens");
   asks_nothing_ = decodes_ && tokens != nullptr && tokens->is_array() && tokens->get_array().empty();
   const bj::value* prompt = fields->if_contains("prompt");
+  const bool is_llama_cpps = prompt == nullptr && !fields->contains("messages");
+  if (is_llama_cpps) prompt = fields->if_contains("content");
   if (decodes_ || prompt == nullptr || !prompt->is_string()) return;
   asks_nothing_ = prompt->get_string().empty();
-  const bj::value* special = fields->if_contains("add_special_tokens");
-  const bool adds = special == nullptr || !special->is_bool() || special->get_bool();
-  const std::string text = to_json(*prompt);
-  const JsonPatch members[] = {{"content", text}, {"inputs", text}, {"add_special", adds ? "true" : "false"}};
+  const bj::value* special = fields->if_contains(is_llama_cpps ? "add_special" : "add_special_tokens");
+  const bool adds = special == nullptr || !special->is_bool() ? !is_llama_cpps : special->get_bool();
+  const std::string text = to_json(*prompt), flag = adds ? "true" : "false";
+  if (is_llama_cpps) {
+    const JsonPatch members[] = {{"prompt", text}, {"inputs", text}, {"add_special_tokens", flag}};
+    body_ = with_members(body, members);
+    return;
+  }
+  const JsonPatch members[] = {{"content", text}, {"inputs", text}, {"add_special", flag}};
   body_ = with_members(body, members);
 }
 

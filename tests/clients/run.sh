@@ -17,6 +17,8 @@ only if every client found all answers right.
 
   NAME         one of: $(printf '%s\n' "${!CLIENTS[@]}" | sort | tr '\n' ' ')
                (default: all; vllm_bench and guidellm take 6 GB of disk for PyPI's torch)
+  TROUPE_SILLYTAVERN  of the environment: a checkout of SillyTavern with its packages (npm install), for sillytavern; without it that is
+               skipped. It needs Node 20 or newer and Chromium
   --model DIR  another Hugging Face directory; a model that cannot play the persona in tests/clients/clients.py fails
   --write      the table goes to tests/bench/results/clients.json and RESULTS.md; clients that are not asked keep their lines
 H

@@ -3,12 +3,13 @@
 CLIENTS_CACHE=.cache/clients
 SMOLLM2=$CLIENTS_CACHE/smollm2
 
-# Client → the list in requirements/ that has it.
+# Client → the list in requirements/ that has it; tests: the Python of the tests (need_test_python).
 declare -A CLIENTS=(
   [openai]=apps [openai_async]=apps [litellm]=apps [langchain]=apps [pydantic_ai]=apps [llama_index]=older [instructor]=older
-  [lm_eval]=lm_eval [aiperf]=aiperf [locust]=locust [guidellm]=vllm [vllm_bench]=vllm)
+  [lm_eval]=lm_eval [aiperf]=aiperf [locust]=locust [guidellm]=vllm [vllm_bench]=vllm
+  [sillytavern]=tests)
 
-venv_python() { echo "$CLIENTS_CACHE/$1/bin/python"; }
+venv_python() { if [ "$1" = tests ]; then echo .venv/bin/python; else echo "$CLIENTS_CACHE/$1/bin/python"; fi; }
 
 # uv installs hundreds of packages in seconds, where pip takes minutes.
 need_uv() {
@@ -20,6 +21,7 @@ need_uv() {
 # need_venv LIST: the packages of requirements/LIST.txt, and those of LIST.no-deps.txt without what they ask for, anew where a list has
 # changed.
 need_venv() {
+  [ "$1" != tests ] || return 0
   local list=tests/clients/requirements/$1.txt bare=tests/clients/requirements/$1.no-deps.txt folder=$CLIENTS_CACHE/$1 stamp begin=$SECONDS
   stamp=$folder/$(cat "$list" $([ ! -e "$bare" ] || echo "$bare") | sha256sum | cut -c1-16)
   [ ! -e "$stamp" ] || return 0

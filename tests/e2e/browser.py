@@ -33,8 +33,8 @@ def _pipe():
 
 
 class Browser:
-    def __init__(self, folder, flags=()):
-        self.folder, self.flags = pathlib.Path(folder), flags
+    def __init__(self, folder, flags=(), answer_s=ANSWER_S):
+        self.folder, self.flags, self.answer_s = pathlib.Path(folder), flags, answer_s
         self.last_id, self.answers, self.pages, self.unread = 0, {}, {}, b""
 
     def __enter__(self):
@@ -65,13 +65,13 @@ class Browser:
             os.close(self.to)
             os.close(self.of)
 
-    def call(self, method, session=None, seconds=ANSWER_S, **parameters):
+    def call(self, method, session=None, seconds=None, **parameters):
         self.last_id += 1
         message = {"id": self.last_id, "method": method, "params": parameters, **({"sessionId": session} if session else {})}
         rest = json.dumps(message).encode() + b"\0"
         while rest:
             rest = rest[os.write(self.to, rest):]
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + (seconds or self.answer_s)
         while self.last_id not in self.answers:
             self.read(deadline - time.monotonic(), method)
         answer = self.answers.pop(self.last_id)
@@ -133,7 +133,7 @@ class Page:
     def go(self, url):
         loaded = self.events["Page.loadEventFired"]
         self.call("Page.navigate", url=url)
-        deadline = time.monotonic() + ANSWER_S
+        deadline = time.monotonic() + self.browser.answer_s
         while self.events["Page.loadEventFired"] == loaded:
             self.browser.read(deadline - time.monotonic(), f"load of {url}")
 

@@ -222,15 +222,28 @@ def test_questions_of_front_ends(url_of):
     assert encoded["length"] == len(encoded["tokens"]) > 0
     assert kobold(url, "/v1/token/decode", tokens=encoded["tokens"])["text"] == "The tame fox"
     assert kobold(url, "/v1/internal/token-count", text="The tame fox")["length"] >= encoded["length"]
+    assert get("/props")["chat_template"] == ""
+    # As llama.cpp's clients ask, and Aphrodite's.
+    assert kobold(url, "/tokenize", content="The tame fox")["tokens"] == encoded["tokens"]
+    assert kobold(url, "/v1/tokenize", prompt="The tame fox", add_special_tokens=False)["tokens"] == encoded["tokens"]
 
 
 def test_llama_cpps_completion(url_of):
     url = url_of(MODEL)
     whole = kobold(url, "/completion", prompt=PROMPT, n_predict=12, temperature=0)
     assert whole["stop"] and whole["tokens_predicted"] <= 12
+    chances = kobold(url, "/completion", prompt=PROMPT, n_predict=12, temperature=0, n_probs=3)["completion_probabilities"]
+    assert "".join(one["token"] for one in chances).startswith(whole["content"]) and all(len(one["top_logprobs"]) >= 3 for one in chances)
     with httpx.stream("POST", f"{url}/completion", json={"model": MODEL, "prompt": PROMPT, "n_predict": 12, "temperature": 0, "stream": True}) as stream:
         events = [json.loads(line[6:]) for line in stream.iter_lines() if line.startswith("data: ")]
     assert "".join(event["content"] for event in events) == whole["content"] and events[-1]["stop"]
+
+
+def test_a_front_end_leaves_it_to_the_last_message_whether_it_is_gone_on_with(url_of):
+    url, begun = url_of(MODEL), [*QUESTION, {"role": "assistant", "content": "My dream is"}]
+    for messages, plain in ((begun, {"continue_final_message": True}), (QUESTION, {})):
+        said, same = (chat_text(url, messages, max_tokens=8, **fields) for fields in ({"continue_final_message": "auto"}, plain))
+        assert said["choices"] == same["choices"] and said["usage"]["prompt_tokens"] == same["usage"]["prompt_tokens"]
 
 
 def test_the_gateway_routes_them_as_chats(fleet):

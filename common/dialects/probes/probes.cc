@@ -48,6 +48,7 @@ class QuestionAnswer final : public DialectAnswer {
     if (path_ == "/props")
       return to_json(bj::object{{"default_generation_settings", bj::object{{"n_ctx", context}}},
                                 {"total_slots", 1},
+                                {"chat_template", ""},  // (SillyTavern hashes it)
                                 {"model_alias", name},
                                 {"model_path", name},
                                 {"build_info", "troupe"}});
@@ -59,21 +60,57 @@ class QuestionAnswer final : public DialectAnswer {
   const std::string path_;
 };
 
-// llama.cpp's own form: {"content", "stop", "tokens_predicted", …}, of a stream's pieces, too.
+// /v1/tokenize of Aphrodite's clients is /tokenize by another path.
+class SameAnswer final : public DialectAnswer {
+ public:
+  std::string whole(const bj::object& body) override { return to_json(body); }
+};
+
+// A completion's `logprobs` → llama.cpp's list of tokens, each with those that might have stood in its place.
+bj::array probabilities_of(const bj::value& logprobs) {
+  bj::array out;
+  const bj::object* fields = logprobs.if_object();
+  if (fields == nullptr) return out;
+  const bj::array* tokens = array_member(*fields, "tokens");
+  const bj::array* likely = array_member(*fields, "token_logprobs");
+  const bj::array* tops = array_member(*fields, "top_logprobs");
+  if (tokens == nullptr || likely == nullptr || tokens->size() != likely->size()) return out;
+  for (size_t i = 0; i < tokens->size(); ++i) {
+    bj::array others;
+    const bj::object* top = tops == nullptr || i >= tops->size() ? nullptr : (*tops)[i].if_object();
+    if (top != nullptr)
+      for (const auto& [token, logprob] : *top)
+        others.push_back(bj::object{{"token", token}, {"logprob", logprob}});
+    out.push_back(
+        bj::object{{"token", (*tokens)[i]}, {"logprob", (*likely)[i]}, {"top_logprobs", std::move(others)}});
+  }
+  return out;
+}
+
+// llama.cpp's own form: {"content", "stop", "tokens_predicted", …}, of a stream's pieces, too; with `n_probs`
+// also "completion_probabilities".
 class CompletionAnswer final : public DialectAnswer {
  public:
   std::string whole(const bj::object& body) override {
     const AnswerPiece piece = read_answer(body);
     take(piece);
     std::string text;
-    if (!piece.choices.empty()) text = piece.choices.front().text;
-    return to_json(last(text));
+    bj::array probabilities;
+    if (!piece.choices.empty()) {
+      text = piece.choices.front().text;
+      probabilities = probabilities_of(piece.choices.front().logprobs);
+    }
+    bj::object out = last(text);
+    if (!probabilities.empty()) out["completion_probabilities"] = std::move(probabilities);
+    return to_json(out);
   }
   void chunk(const AnswerPiece& piece, std::string& out) override {
     take(piece);
     for (const ChoicePiece& choice : piece.choices) {
       if (choice.index != 0 || choice.text.empty()) continue;
       bj::object event{{"index", 0}, {"content", bj::string_view(choice.text)}, {"stop", false}};
+      if (bj::array probabilities = probabilities_of(choice.logprobs); !probabilities.empty())
+        event["completion_probabilities"] = std::move(probabilities);
       absl::StrAppend(&out, "data: ", to_json(event), "\n\n");
     }
   }
@@ -140,6 +177,14 @@ ApiResult<TranslatedRequest> translate_decode(std::string_view, std::string_view
   move_member(*fields, "model", ids, "model");
   out.body = to_json(ids);
   out.answer = std::make_unique<DecodeAnswer>();
+  return out;
+}
+
+ApiResult<TranslatedRequest> translate_tokenize(std::string_view, std::string_view body) {
+  TranslatedRequest out;
+  out.path = "/tokenize";
+  out.body = std::string(body);
+  out.answer = std::make_unique<SameAnswer>();
   return out;
 }
 

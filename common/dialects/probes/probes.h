@@ -13,6 +13,8 @@ namespace troupe::dialect::probes {
 
 // {"text", "add_bos_token"} → {"tokens", "length"}: /v1/token/encode, /v1/internal/encode, …/token-count.
 ApiResult<TranslatedRequest> translate_encode(std::string_view path, std::string_view body);
+// vLLM's /tokenize, as it comes: /v1/tokenize.
+ApiResult<TranslatedRequest> translate_tokenize(std::string_view path, std::string_view body);
 // {"tokens"} → {"text"}: /v1/token/decode, /v1/internal/decode.
 ApiResult<TranslatedRequest> translate_decode(std::string_view path, std::string_view body);
 // /props, /v1/model, /v1/model/list, /v1/internal/model/info, /v1/auth/permission.

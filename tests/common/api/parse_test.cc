@@ -214,6 +214,14 @@ TEST(ApiParse, GoesOnWithTheLastMessageThreeWays) {
     EXPECT_EQ(request.value().messages[1].content, "My name is");
     EXPECT_EQ(request.value().messages[1].extra_json, "");
   }
+  // "auto": where the last message is an assistant's, and says something.
+  EXPECT_TRUE(chat(mine, R"(,"continue_final_message":"auto")").value().continue_final_message);
+  for (const char* last : {R"({"role":"user","content":"x"})", R"({"role":"assistant","content":" "})"}) {
+    const auto answered = chat(last, R"(,"continue_final_message":"auto")");
+    ASSERT_TRUE(answered.ok()) << answered.error().message;
+    EXPECT_TRUE(answered.value().add_generation_prompt && !answered.value().continue_final_message);
+  }
+  EXPECT_THAT(fault_of(chat(mine, R"(,"continue_final_message":"yes")")), HasSubstr("\"auto\""));
   const auto plain = chat(mine, "");
   EXPECT_TRUE(plain.value().add_generation_prompt && !plain.value().continue_final_message);
   EXPECT_FALSE(chat(mine, R"(,"add_generation_prompt":false)").value().add_generation_prompt);

@@ -20,6 +20,9 @@ TEST(ApiTokenize, CountsAPrefilledAnswerAsTheChatHasIt) {
   ASSERT_TRUE(parsed.ok()) << parsed.error().message;
   EXPECT_TRUE(parsed.value().source.continue_final_message);
   EXPECT_EQ(parsed.value().source.messages.back().content, "Sure,");
+  auto settled = parse_tokenize_request(
+      R"({"messages":[{"role":"assistant","content":"Hi"}],"continue_final_message":"auto"})");
+  EXPECT_TRUE(settled.ok() && settled->source.continue_final_message);
   const auto both = parse_tokenize_request(
       R"({"messages":[{"role":"assistant","content":"Hi"}],"continue_final_message":true,"add_generation_prompt":true})");
   ASSERT_FALSE(both.ok());
@@ -40,6 +43,23 @@ TEST(ApiTokenize, ReadsTextAndItsDefaults) {
   EXPECT_EQ(other->source.model, "");
   EXPECT_FALSE(other->add_special_tokens);
   EXPECT_TRUE(other->return_token_strs);
+}
+
+TEST(ApiTokenize, ReadsATextInLlamaCppsForm) {
+  auto request = parse_tokenize_request(R"({"model":"undefined","content":"Hi"})");
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  EXPECT_EQ(std::get<std::string>(request->source.prompt), "Hi");
+  EXPECT_EQ(request->source.model, "");
+  EXPECT_FALSE(request->add_special_tokens);
+  EXPECT_TRUE(parse_tokenize_request(R"({"content":"","add_special":true})")->add_special_tokens);
+  // vLLM's fields win, as gateways send both to workers of other kinds.
+  auto both =
+      parse_tokenize_request(R"({"model":"undefined","prompt":"a","content":"b","add_special":false})");
+  ASSERT_TRUE(both.ok()) << both.error().message;
+  EXPECT_EQ(std::get<std::string>(both->source.prompt), "a");
+  EXPECT_EQ(both->source.model, "undefined");
+  EXPECT_TRUE(both->add_special_tokens);
+  EXPECT_EQ(refusal(R"({"content":3})").substr(0, 9), "content: ");
 }
 
 TEST(ApiTokenize, ReadsChatAndItsDefaults) {

@@ -121,6 +121,7 @@ TEST(KoboldAnswer, QuestionsAreAnsweredByTheListOfModels) {
   EXPECT_EQ(ask("/v1/internal/model/info"), R"({"model_name":"m","lora_names":[],"loader":"troupe"})");
   EXPECT_EQ(ask("/v1/auth/permission"), R"({"permission":"api"})");
   EXPECT_EQ(parse_json(ask("/props"))->at("default_generation_settings").at("n_ctx"), 2048);
+  EXPECT_EQ(parse_json(ask("/props"))->at("chat_template"), "");
   EXPECT_EQ(parse_json(ask("/v1/model"))->at("parameters").at("max_seq_len"), 2048);
 }
 
@@ -136,6 +137,31 @@ TEST(ProbeForms, TextsAndTokens) {
   EXPECT_EQ(decode->path, "/detokenize");
   EXPECT_EQ(decode->answer->whole(parse_json(R"({"prompt": "Hi"})")->get_object()), R"({"text":"Hi"})");
   EXPECT_EQ(translate("/v1/token/encode", "{}").error().param, "text");
+  auto same = translate("/v1/tokenize", R"({"prompt": "Hi"})");
+  EXPECT_EQ(same->path, "/tokenize");
+  EXPECT_EQ(same->body, R"({"prompt": "Hi"})");
+  EXPECT_EQ(same->answer->whole(parse_json(R"({"count":1,"tokens":[4]})")->get_object()),
+            R"({"count":1,"tokens":[4]})");
+}
+
+TEST(ProbeForms, LlamaCppsProbabilities) {
+  const char* const kChoice =
+      R"({"index":0,"text":"Ha","finish_reason":null,"logprobs":{"tokens":["Ha"],"token_logprobs":[-0.5],)"
+      R"("top_logprobs":[{"Ha":-0.5,"Ho":-2.5}],"text_offset":[0]}})";
+  const bj::object body = parse_json(absl::StrCat(R"({"choices":[)", kChoice, "]}"))->get_object();
+  const char* const kList =
+      R"([{"token":"Ha","logprob":-5E-1,"top_logprobs":[{"token":"Ha","logprob":-5E-1},)"
+      R"({"token":"Ho","logprob":-2.5E0}]}])";
+  auto whole = translate("/completion", R"({"prompt": "x", "n_probs": 2})");
+  EXPECT_EQ(to_json(parse_json(whole->answer->whole(body))->at("completion_probabilities")), kList);
+  std::string events;
+  whole->answer->chunk(read_answer(body), events);
+  const bj::array data = dialects_test::data_of(events);
+  ASSERT_EQ(data.size(), 1u);
+  EXPECT_EQ(to_json(data[0].at("completion_probabilities")), kList);
+  EXPECT_FALSE(parse_json(translate("/completion", R"({"prompt": "x"})")->answer->whole({}))
+                   ->as_object()
+                   .contains("completion_probabilities"));
 }
 
 TEST(ProbeForms, LlamaCppsCompletion) {

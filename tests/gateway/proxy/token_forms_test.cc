@@ -17,6 +17,10 @@ TEST(TokenForms, AskInAllForms) {
             R"({"model":"m","prompt":"a \"b\"","content":"a \"b\"","inputs":"a \"b\"","add_special":true})");
   EXPECT_THAT(TokenForms("/tokenize", R"({"prompt":"a","add_special_tokens":false})").request_body(),
               HasSubstr("\"add_special\":false"));
+  EXPECT_EQ(TokenForms("/tokenize", R"({"content":"a"})").request_body(),
+            R"({"content":"a","prompt":"a","inputs":"a","add_special_tokens":false})");
+  EXPECT_THAT(TokenForms("/tokenize", R"({"content":"a","add_special":true})").request_body(),
+              HasSubstr("\"add_special_tokens\":true"));
   const std::string chat = R"({"messages":[{"role":"user","content":"x"}]})";
   EXPECT_EQ(TokenForms("/tokenize", chat).request_body(), chat);
   EXPECT_EQ(TokenForms("/detokenize", R"({"tokens":[1]})").request_body(), R"({"tokens":[1]})");
