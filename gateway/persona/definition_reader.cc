@@ -183,6 +183,26 @@ bool is_persona_name(std::string_view name) {
   return !name.empty() && name.size() <= kPersonaNameBytesMax && plain && is_valid_utf8(name);
 }
 
+namespace {
+
+// Who else speaks, in an order that the request's does not change.
+PersonaFault read_others(const PersonaFields& fields, PersonaCall& call) {
+  if (auto fault = fields.read_texts("others", {kPersonaOthersMax, kPersonaNameBytesMax}, call.others))
+    return fault;
+  std::string cards = "swap";
+  if (auto fault = fields.read_text("cards", 8, cards)) return fault;
+  if (cards != "swap" && cards != "join")
+    return persona_field_error(fields.name_of("cards"), "\"swap\" or \"join\"");
+  call.joins_cards = cards == "join";
+  if (std::find(call.others.begin(), call.others.end(), call.name) != call.others.end())
+    return persona_field_error(fields.name_of("others"), "the names of other personas");
+  std::sort(call.others.begin(), call.others.end());
+  call.others.erase(std::unique(call.others.begin(), call.others.end()), call.others.end());
+  return std::nullopt;
+}
+
+}  // namespace
+
 ApiResult<PersonaCall> parse_persona_call(std::string_view json) {
   PersonaCall call;
   const auto value = parse_json(json);
@@ -210,11 +230,14 @@ ApiResult<PersonaCall> parse_persona_call(std::string_view json) {
     if (auto fault = fields.read_count("greeting", 0, 64, call.greeting.emplace())) return *std::move(fault);
   }
   if (auto fault = read_variables(fields, call.variables)) return *std::move(fault);
-  constexpr std::array<std::string_view, 5> kKnown{"greeting", "name", "user", "variables", "version"};
+  if (auto fault = read_others(fields, call)) return *std::move(fault);
+  constexpr std::array<std::string_view, 7> kKnown{"cards", "greeting",  "name",   "others",
+                                                   "user",  "variables", "version"};
   for (const auto& field : value->get_object()) {
     if (!has(kKnown, field.key()))
-      return persona_field_error(fields.name_of(field.key()),
-                                 "left out: an object has name, version, user, variables and greeting");
+      return persona_field_error(
+          fields.name_of(field.key()),
+          "left out: an object has name, version, user, variables, greeting, others and cards");
   }
   return call;
 }

@@ -31,14 +31,18 @@ std::string definition_json(const bj::object& body);
 // Names of personas: UTF-8 without '/' and control characters.
 bool is_persona_name(std::string_view name);
 
-// A request's `persona`: a name, or {"name": …, "version": …, "user": …, "variables": {…}, "greeting": …}.
+// A request's `persona`: a name, or {"name": …, "version": …, "user": …, "variables": {…}, "greeting": …,
+// "others": [name, …], "cards": "swap" or "join"}.
 struct PersonaCall {
   std::string name;
   std::optional<int64_t> version;
   std::optional<std::string> user;
   PersonaVariables variables;
   std::optional<int64_t> greeting;  // the conversation begins with this one
+  std::vector<std::string> others;  // personas that speak in it, too: sorted, each once, without `name`
+  bool joins_cards = false;         // all their cards stand first, whoever speaks; else the speaker's alone
 };
+inline constexpr size_t kPersonaOthersMax = 16;
 ApiResult<PersonaCall> parse_persona_call(std::string_view json);
 
 }  // namespace troupe

@@ -284,8 +284,9 @@ struct PersonaPrompt::Rendering {
   std::vector<PromptItem> items = {};
   std::string missing = {};
 
-  void append(std::string& out, const LateText& text) {
-    const PersonaDefinition& own = prompt.definition_;
+  void append(std::string& out, const LateText& text) { append_of(prompt, out, text); }
+  void append_of(const PersonaPrompt& whose, std::string& out, const LateText& text) {
+    const PersonaDefinition& own = whose.definition_;
     std::string none = text.append(out, call.user.value_or(own.user_word), call.variables, own.variables);
     if (!none.empty()) missing = std::move(none);
   }
@@ -295,6 +296,35 @@ struct PersonaPrompt::Rendering {
     item.role = role;
     append(item.text, text);
     items.push_back(std::move(item));
+  }
+  // The card, or all members' cards, each under its name.
+  void add_cards(const Input& input) {
+    std::string text;
+    if (!call.joins_cards || input.members.empty()) prompt.append_card(text, *this);
+    for (const PersonaPrompt* member : input.members) {
+      if (!call.joins_cards) break;
+      absl::StrAppend(&text, text.empty() ? "" : to_absl(kSectionEnd), member->definition_.character, ":\n");
+      member->append_card(text, *this);
+    }
+    items.push_back({PromptItem::kOwn, Role::kSystem, std::move(text)});
+  }
+  void add_others(const Input& input) {
+    std::string names;
+    for (const PersonaPrompt* member : input.members) {
+      if (member != &prompt)
+        absl::StrAppend(&names, names.empty() ? "" : ", ", member->definition_.character);
+    }
+    if (!names.empty() && !call.joins_cards)
+      items.push_back({PromptItem::kOwn, Role::kSystem, absl::StrCat("Others who speak here: ", names, ".")});
+  }
+  // What stands behind the conversation.
+  void add_last(const Input& input) {
+    std::string text;
+    append(text, prompt.post_history_);
+    if (input.members.size() > 1)
+      absl::StrAppend(&text, text.empty() ? "" : "\n", "Write the next reply as ",
+                      prompt.definition_.character, " only.");
+    if (!text.empty()) items.push_back({PromptItem::kOwn, Role::kSystem, std::move(text)});
   }
   // Entries of one place are one message.
   void add_lore(const std::vector<Placed>& placed, size_t& next, bool late, size_t point) {
@@ -309,6 +339,14 @@ struct PersonaPrompt::Rendering {
   }
 };
 
+void PersonaPrompt::append_card(std::string& out, Rendering& rendering) const {
+  if (shares_card_) {
+    out += card_;
+  } else {
+    rendering.append_of(*this, out, card_parts_);
+  }
+}
+
 ApiResult<std::vector<PromptItem>> PersonaPrompt::assemble(const Input& input) const {
   const PersonaCall& call = input.call;
   if (call.greeting && static_cast<size_t>(*call.greeting) >= greetings_.size())
@@ -317,14 +355,8 @@ ApiResult<std::vector<PromptItem>> PersonaPrompt::assemble(const Input& input) c
                                          greetings_.size(), ", from 0 on"));
   Rendering out{*this, call};
   out.items.reserve(input.messages.size() + 8);
-  PromptItem& card = out.items.emplace_back();
-  if (shares_card_) {
-    card.text = card_;
-  } else {
-    std::string text;
-    out.append(text, card_parts_);
-    out.items.front().text = std::move(text);
-  }
+  out.add_cards(input);
+  out.add_others(input);
   if (call.user || definition_.user_note) out.add(Role::kSystem, user_note_);
   const std::vector<Placed> placed = place(input);
   size_t next = 0;
@@ -334,7 +366,7 @@ ApiResult<std::vector<PromptItem>> PersonaPrompt::assemble(const Input& input) c
     if (i == conversation.begin && call.greeting)
       out.add(Role::kAssistant, greetings_[static_cast<size_t>(*call.greeting)]);
     out.add_lore(placed, next, true, i);
-    if (i == conversation.end) out.add(Role::kSystem, post_history_);
+    if (i == conversation.end) out.add_last(input);
     if (i < input.messages.size()) out.items.push_back({static_cast<int32_t>(i), input.messages[i].role, ""});
   }
   if (!out.missing.empty())

@@ -10,6 +10,9 @@
 //       message, or as many messages farther up as their depth says
 //   4 post_history, behind all but an answer that is to be gone on with
 //
+// Where several personas speak, the card is the speaker's (PersonaCall::joins_cards: all of theirs, the same
+// whoever speaks), the others' names stand at 2, and who is to speak at 4.
+//
 // A call of a tool and its results are not torn apart. Pure; time is linear in the texts.
 
 #include <cstdint>
@@ -48,6 +51,8 @@ class PersonaPrompt {
     const std::vector<ChatMessage>& messages;
     bool goes_on = false;  // the last message is an answer's beginning
     const PersonaCall& call;
+    // All who speak, this one among them, in one order for all of them; empty: it is alone.
+    std::vector<const PersonaPrompt*> members = {};
   };
   // The first item is the card. Errors name the request's field.
   ApiResult<std::vector<PromptItem>> assemble(const Input& input) const;
@@ -69,6 +74,7 @@ class PersonaPrompt {
   ApiResult<bool> add_shared(std::string_view field, std::string_view text, std::string_view title);
   ApiResult<bool> compile_lore();
   ApiResult<bool> compile_late();
+  void append_card(std::string& out, Rendering& rendering) const;
   bool is_called(const Entry& entry, const std::vector<bool>& found) const;
   std::vector<const Entry*> called_by(const std::vector<ChatMessage>& messages) const;
   void keep_within_bytes(std::vector<const Entry*>& entries) const;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/json/json.h"
 #include "gateway/proxy/json_patch.h"
 
@@ -45,12 +46,46 @@ std::vector<ChatMessage> messages_of(std::vector<PromptItem>& items, std::vector
   return out;
 }
 
+// All who speak, by name, so that joined cards are the same whoever does; none: the persona is alone.
+ApiResult<std::vector<const PersonaPrompt*>> members_of(const PersonaRegistry& personas,
+                                                        std::string_view owner, const PersonaCall& call,
+                                                        const PersonaPrompt& speaker) {
+  std::vector<const PersonaPrompt*> members;
+  bool speaks = call.others.empty();
+  for (const std::string& name : call.others) {
+    if (!speaks && call.name < name) {
+      members.push_back(&speaker);
+      speaks = true;
+    }
+    PersonaCall other;
+    other.name = name;
+    auto chosen = personas.choose(owner, other);
+    if (!chosen.ok()) {
+      ApiError error = chosen.error();
+      error.param = "persona.others";
+      return error;
+    }
+    members.push_back(chosen->version->prompt.get());
+  }
+  if (!speaks) members.push_back(&speaker);
+  return members;
+}
+
+// Whose beginning the prompt has: the speaker's, or of joined cards all members'.
+std::string beginning_of(const PersonaCall& call) {
+  if (!call.joins_cards || call.others.empty()) return call.name;
+  std::vector<std::string> names = call.others;
+  names.push_back(call.name);
+  std::sort(names.begin(), names.end());
+  return absl::StrJoin(names, "+");
+}
+
 // Lore that comes and goes changes the assembled messages, so the session is not found by their beginning: it
 // is the hash of persona, user and first message.
 std::string session_of(const PersonaCall& call, const std::vector<ChatMessage>& conversation) {
   const auto first = std::find_if(conversation.begin(), conversation.end(),
                                   [](const ChatMessage& m) { return m.role == Role::kUser; });
-  Hash128 session = chain_hash(hash_bytes(call.name), call.user.value_or(""));
+  Hash128 session = chain_hash(hash_bytes(beginning_of(call)), call.user.value_or(""));
   if (first != conversation.end()) session = chain_hash(session, std::string_view(first->content));
   return session.hex();
 }
@@ -65,7 +100,12 @@ ApiResult<AssembledPersona> assemble_persona(const PersonaAssemblyInput& input, 
   auto chosen = input.personas->choose(owner, *call);
   if (!chosen.ok()) return chosen.error();
   const PersonaPrompt& prompt = *chosen->version->prompt;
-  auto items = prompt.assemble({parsed.messages, parsed.continue_final_message, *call});
+  auto members = members_of(*input.personas, owner, *call, prompt);
+  if (!members.ok()) return members.error();
+  const bool shares_cards = std::all_of(members->begin(), members->end(), [&](const PersonaPrompt* one) {
+    return one->shares_card() || !call->joins_cards;
+  });
+  auto items = prompt.assemble({parsed.messages, parsed.continue_final_message, *call, *std::move(members)});
   if (!items.ok()) return items.error();
   const std::string_view session = input.request.header("x-session-id");
   if (session.empty() && parsed.prompt_cache_key.empty() && parsed.user.empty())
@@ -76,7 +116,7 @@ ApiResult<AssembledPersona> assemble_persona(const PersonaAssemblyInput& input, 
   out.messages_json = messages_json(*items, array_items(input.request.body, "messages"));
   parsed.messages = messages_of(*items, parsed.messages);
   out.key = route::make_prefix_key(parsed, session, 1);
-  if (prompt.shares_card()) input.personas->name_set(out.key.set, call->name);
+  if (prompt.shares_card() && shares_cards) input.personas->name_set(out.key.set, beginning_of(*call));
   return out;
 }
 

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from etcd import Shared
-from fleet import MODEL, ROOT, Fleet, Gateway, post_chat, wait_until
+from fleet import MODEL, ROOT, Fleet, Gateway, post_chat, route_decision, wait_until
 
 KEYS = {"a1": "a", "a2": "a", "b1": "b"}
 FOLDER = ROOT / "configs/personas"
@@ -161,6 +161,23 @@ def test_errors_name_the_field(fleet):
     assert put(fleet.url, "x", {"card": "y" * 300_000}).status_code in (400, 413)
     worker = post_chat(fleet.workers[0].url, {"model": MODEL, "messages": said("Hi"), "persona": "x"})
     assert worker.status_code == 400 and worker.json()["error"]["param"] == "persona", "a worker does not leave it out in silence"
+
+
+def test_a_group_speaks_by_turns(fleet):
+    for name, card in (("tubo", CARD), ("mora", "You are playing {{char}}, who sails. " * 20)):
+        assert put(fleet.url, name, {"card": card, "name": name.title()}).status_code in (200, 201)
+    alone = usage_of(ask(fleet.url, {"name": "tubo"}, said("Hi")))[0]
+    # The speaker's card is the one that its own conversations have, whoever asks and whoever else is there.
+    for user in ("Ann", "Bob"):
+        swapped = ask(fleet.url, {"name": "tubo", "others": ["mora"], "user": user}, said(f"I am {user}, hello."))
+        assert usage_of(swapped)[1] >= alone - 3 * BLOCK, swapped.text
+    # Joined cards begin every speaker's prompt: with another one all but the end is there.
+    talk = [*said("Hello, both of you!"), {"role": "assistant", "name": "Mora", "content": "Ahoy, Ann."}, *said("And you?")]
+    first = ask(fleet.url, {"name": "mora", "others": ["tubo"], "cards": "join", "user": "Ann"}, talk)
+    other = ask(fleet.url, {"name": "tubo", "others": ["mora"], "cards": "join", "user": "Ann"}, talk)
+    assert usage_of(other)[1] >= usage_of(first)[0] - 3 * BLOCK, other.text
+    assert route_decision(first)["set"] == route_decision(other)["set"] != route_decision(swapped)["set"]
+    assert code_of(ask(fleet.url, {"name": "tubo", "others": ["nobody"]}, talk)) == (404, "persona_not_found", "persona.others")
 
 
 def test_a_gateway_that_begins_again_has_them(fleet, tmp_path):

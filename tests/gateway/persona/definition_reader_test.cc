@@ -127,6 +127,11 @@ TEST(PersonaCall, IsANameOrAnObject) {
   EXPECT_EQ(call->variables.at("mood"), "calm");
   EXPECT_EQ(call->variables.at("n"), "3");
   EXPECT_EQ(call->greeting, 0);
+  EXPECT_TRUE(call->others.empty() && !call->joins_cards);
+  auto group = parse_persona_call(R"({"name": "mora", "others": ["zed", "ruvo", "zed"], "cards": "join"})");
+  ASSERT_TRUE(group.ok()) << group.error().message;
+  EXPECT_EQ(group->others, (std::vector<std::string>{"ruvo", "zed"}));
+  EXPECT_TRUE(group->joins_cards);
 }
 
 TEST(PersonaCall, ErrorsNameTheField) {
@@ -137,6 +142,9 @@ TEST(PersonaCall, ErrorsNameTheField) {
   EXPECT_EQ(param(R"({"name": "a", "version": 0})"), "persona.version");
   EXPECT_EQ(param(R"({"name": "a", "variables": {"x": [1]}})"), "persona.variables.x");
   EXPECT_EQ(param(R"({"name": "a", "vars": {}})"), "persona.vars");
+  EXPECT_EQ(param(R"({"name": "a", "others": ["b", "a"]})"), "persona.others");
+  EXPECT_EQ(param(R"({"name": "a", "others": "b"})"), "persona.others");
+  EXPECT_EQ(param(R"({"name": "a", "others": ["b"], "cards": "all"})"), "persona.cards");
 }
 
 }  // namespace

@@ -44,8 +44,9 @@ PersonaCall call_of(std::string_view json) {
 
 // "role: text" a line; messages of the conversation by their number.
 std::string shown(const PersonaPrompt& prompt, const std::vector<ChatMessage>& messages,
-                  const PersonaCall& call, bool goes_on = false) {
-  auto items = prompt.assemble({messages, goes_on, call});
+                  const PersonaCall& call, bool goes_on = false,
+                  std::vector<const PersonaPrompt*> members = {}) {
+  auto items = prompt.assemble({messages, goes_on, call, std::move(members)});
   if (!items.ok()) return items.error().param;
   std::string out;
   for (const PromptItem& item : *items) {
@@ -196,6 +197,31 @@ TEST(PersonaPrompt, AGreetingBeginsTheConversationWhereTheRequestSaysSo) {
   EXPECT_EQ(shown(*prompt, {user("Hi")}, call_of(R"({"name": "Mora", "greeting": 1})")),
             "s: x\na: Hm.\n#0\n");
   EXPECT_EQ(shown(*prompt, {user("Hi")}, call_of(R"({"name": "Mora", "greeting": 2})")), "persona.greeting");
+}
+
+TEST(PersonaPrompt, InAGroupTheSpeakersCardIsFirstOrAllOfThemInOneOrder) {
+  const auto mora = compiled(R"({"card": "{{char}} sails.", "name": "Mora", "post_history": "Be brief."})");
+  const auto ruvo = compiled(R"({"card": "{{char}} mends {{user}}'s clocks.", "name": "Ruvo"})");
+  const std::vector<const PersonaPrompt*> both{mora.get(), ruvo.get()};
+  const std::vector<ChatMessage> messages{user("Hi"), answer("Ahoy.")};
+  const PersonaCall swap = call_of(R"({"name": "mora", "others": ["ruvo"], "user": "Ann"})");
+  // The card is to the byte that of the persona alone.
+  EXPECT_EQ(shown(*mora, messages, swap, false, both),
+            "s: Mora sails.\ns: Others who speak here: Ruvo.\ns: The user is called Ann.\n#0\n#1\n"
+            "s: Be brief.\nWrite the next reply as Mora only.\n");
+  const PersonaCall join = call_of(R"({"name": "ruvo", "others": ["mora"], "cards": "join"})");
+  const std::string cards = "s: Mora:\nMora sails.\n\nRuvo:\nRuvo mends User's clocks.\n";
+  EXPECT_EQ(shown(*ruvo, messages, join, false, both),
+            cards + "#0\n#1\ns: Write the next reply as Ruvo only.\n");
+  EXPECT_EQ(shown(*mora, messages, join, false, both),
+            cards + "#0\n#1\ns: Be brief.\nWrite the next reply as Mora only.\n");
+  // An answer that is gone on with stays last.
+  EXPECT_EQ(shown(*ruvo, messages, join, true, both),
+            cards + "#0\ns: Write the next reply as Ruvo only.\n#1\n");
+  const auto own = compiled(R"({"card": "{{char}} knows {{user}}.", "name": "Zed", "user_in_card": "each"})");
+  const PersonaCall ann = call_of(R"({"name": "mora", "others": ["zed"], "cards": "join", "user": "Ann"})");
+  EXPECT_NE(shown(*mora, messages, ann, false, {mora.get(), own.get()}).find("Zed knows Ann."),
+            std::string::npos);
 }
 
 TEST(PersonaPrompt, TheUsersNoteIsThePersonasToWordOrToLeaveOut) {
