@@ -340,6 +340,8 @@ Fault finish(Draft& draft) {
                                "'max_tokens' must be an integer of at least 1 (0 only with 'echo'), not 0.");
   }
   if (auto fault = check_tool_choice(request)) return fault;
+  // (The function once, as clients that name one expect: several calls are an error to instructor.)
+  if (request.tool_choice == ToolChoice::kNamed) request.parallel_tool_calls = false;
   if (auto fault = check_best_of(request)) return fault;
   if (auto fault = check_context(request)) return fault;
   return check_resume(request);

@@ -185,7 +185,7 @@ bool is_persona_name(std::string_view name) {
 
 namespace {
 
-// Who else speaks, in an order that the request's does not change.
+// Reads the other speakers, into an order that the request's does not change.
 PersonaFault read_others(const PersonaFields& fields, PersonaCall& call) {
   if (auto fault = fields.read_texts("others", {kPersonaOthersMax, kPersonaNameBytesMax}, call.others))
     return fault;

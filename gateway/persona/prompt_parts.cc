@@ -317,7 +317,7 @@ struct PersonaPrompt::Rendering {
     if (!names.empty() && !call.joins_cards)
       items.push_back({PromptItem::kOwn, Role::kSystem, absl::StrCat("Others who speak here: ", names, ".")});
   }
-  // What stands behind the conversation.
+  // The part behind the conversation.
   void add_last(const Input& input) {
     std::string text;
     append(text, prompt.post_history_);

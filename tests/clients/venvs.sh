@@ -7,7 +7,7 @@ SMOLLM2=$CLIENTS_CACHE/smollm2
 declare -A CLIENTS=(
   [openai]=apps [openai_async]=apps [litellm]=apps [langchain]=apps [pydantic_ai]=apps [llama_index]=older [instructor]=older
   [lm_eval]=lm_eval [aiperf]=aiperf [locust]=locust [guidellm]=vllm [vllm_bench]=vllm
-  [sillytavern]=tests)
+  [structured]=apps [structured_older]=older [sillytavern]=tests)
 
 venv_python() { if [ "$1" = tests ]; then echo .venv/bin/python; else echo "$CLIENTS_CACHE/$1/bin/python"; fi; }
 

@@ -111,6 +111,8 @@ TEST(ReadFormat, AToolMayBeChosen) {
   ASSERT_TRUE(named.ok());
   EXPECT_EQ(named->tool_choice, ToolChoice::kNamed);
   EXPECT_EQ(named->called_tool, "f");
+  EXPECT_FALSE(named->parallel_tool_calls);
+  EXPECT_TRUE(chat(tools + R"("required")")->parallel_tool_calls);
   EXPECT_EQ(chat(tools + R"({"type":"function","function":{"name":"g"}})").error().param,
             "tool_choice.function.name");
   EXPECT_EQ(chat(tools + R"({"type":"function"})").error().param, "tool_choice");
