@@ -317,6 +317,21 @@ struct PersonaPrompt::Rendering {
     if (!names.empty() && !call.joins_cards)
       items.push_back({PromptItem::kOwn, Role::kSystem, absl::StrCat("Others who speak here: ", names, ".")});
   }
+  // Behind joined cards it is one member's, whoever speaks: of the first whose card names the user.
+  void add_note(const Input& input) {
+    const PersonaPrompt* whose = &prompt;
+    if (call.joins_cards && !input.members.empty()) {
+      const auto named =
+          std::find_if(input.members.begin(), input.members.end(), [](const PersonaPrompt* one) {
+            return one->shares_card_ && one->card_.find(one->definition_.user_word) != std::string::npos;
+          });
+      whose = named == input.members.end() ? input.members.front() : *named;
+    }
+    if (!call.user && !whose->definition_.user_note) return;
+    std::string text;
+    append_of(*whose, text, whose->user_note_);
+    if (!text.empty()) items.push_back({PromptItem::kOwn, Role::kSystem, std::move(text)});
+  }
   // The part behind the conversation.
   void add_last(const Input& input) {
     std::string text;
@@ -357,7 +372,7 @@ ApiResult<std::vector<PromptItem>> PersonaPrompt::assemble(const Input& input) c
   out.items.reserve(input.messages.size() + 8);
   out.add_cards(input);
   out.add_others(input);
-  if (call.user || definition_.user_note) out.add(Role::kSystem, user_note_);
+  out.add_note(input);
   const std::vector<Placed> placed = place(input);
   size_t next = 0;
   out.add_lore(placed, next, false, 0);

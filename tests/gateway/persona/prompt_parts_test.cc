@@ -215,6 +215,15 @@ TEST(PersonaPrompt, InAGroupTheSpeakersCardIsFirstOrAllOfThemInOneOrder) {
             cards + "#0\n#1\ns: Write the next reply as Ruvo only.\n");
   EXPECT_EQ(shown(*mora, messages, join, false, both),
             cards + "#0\n#1\ns: Be brief.\nWrite the next reply as Mora only.\n");
+  // The user's note is the same, too.
+  const std::string noted = cards + "s: User is called Ann.\n#0\n#1\n";
+  for (const char* name : {"mora", "ruvo"}) {
+    PersonaCall ann = join;
+    ann.name = name;
+    ann.user = "Ann";
+    const PersonaPrompt& speaker = ann.name == "mora" ? *mora : *ruvo;
+    EXPECT_EQ(shown(speaker, messages, ann, false, both).substr(0, noted.size()), noted);
+  }
   // An answer that is gone on with stays last.
   EXPECT_EQ(shown(*ruvo, messages, join, true, both),
             cards + "#0\ns: Write the next reply as Ruvo only.\n#1\n");
