@@ -95,7 +95,7 @@ def may_rename(name, code, words):
     """code: the file's, without comments and literals; words: those of its headers."""
     if name in words or not re.search(r"^k[A-Z]|\w_\w|^[A-Z]", name):  # (A plain word is likely to be a system header's, too.)
         return False
-    return not re.search(rf"(?:::|\.|->)\s*{name}\b|#\s*define\s+{name}\b|##|_[FPT]\w*\(\s*{name}\b", code)
+    return not re.search(rf"(?:::|\.|->)\s*{name}\b|#\s*define\s+{name}\b|##|(?:\bTEST|_[FPT]\w*)\((?:\s*\w+\s*,)?\s*{name}\b", code)
 
 
 def groups_of(files, batch, headers):

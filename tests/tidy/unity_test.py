@@ -45,7 +45,8 @@ class Unity(unittest.TestCase):
         (self.folder / "h.h").write_text("struct Row {};")
         own = "namespace {\nstruct Row { int a; };\nconstexpr int kMax = 3;\n}\n"
         for other in ('#include "h.h"\nnamespace {\nstruct Row { int a; };\n}', "namespace {\nint kMax;\nint x = other::kMax;\n}",
-                      "#define kMax 3\n", "namespace {\nclass Row : public Test {};\nTEST_F(Row, Grows) {}\n}"):
+                      "#define kMax 3\n", "namespace {\nclass Row : public Test {};\nTEST_F(Row, Grows) {}\n}", "namespace {\nstruct Row {};\n}\nTEST(Row, Is) {}\n",
+                      "namespace {\nint kMax;\n}\nTEST(Bounds, kMax) {}\n"):
             self.assertEqual(len(self.batches(a=own, b=other)), 2, other)
         plain = "namespace {\nint seconds() { return 1; }\n}"
         self.assertEqual(len(self.batches(a=plain, b=plain)), 2, "a word that a system's header is likely to have")
