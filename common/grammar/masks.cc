@@ -108,6 +108,7 @@ void Masks::add_allowed(const TokenTrie& texts, ConfigId from, TokenSet& out) {
 
 std::shared_ptr<const StateTokens> Masks::tokens_of(uint32_t band, StateId exact) {
   const Band& texts = vocabulary_->bands()[band];
+  if (auto known = texts.known(earley_->automaton().expression(exact)); known != nullptr) return known;
   const StateId state = earley_->automaton().clamped(exact, texts.text_max());
   if (auto known = texts.known(earley_->automaton().expression(state)); known != nullptr) return known;
   const auto found = states_.find({band, state});

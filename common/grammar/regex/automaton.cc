@@ -34,6 +34,16 @@ StateId Automaton::state_of(RegexId expression) {
   return id;
 }
 
+StateId Automaton::clamped(StateId state, uint32_t length) {
+  const RegexId expression = states_[state].expression;
+  if (expressions_.store().nodes[expression].counts_max <= length) return state;
+  const std::pair key(state, length);
+  if (const auto found = clamped_.find(key); found != clamped_.end()) return found->second;
+  const StateId made = state_of(grammar::clamped(expressions_, expression, length));
+  if (!exhausted()) clamped_.emplace(key, made);
+  return made;
+}
+
 StateId Automaton::make_next(StateId state, uint8_t byte) {
   const uint8_t sample = samples_[classes_[byte]];
   const RegexId rest = expressions_.derivative(states_[state].expression, sample);

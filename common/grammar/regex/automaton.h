@@ -32,11 +32,7 @@ class Automaton {
 
   StateId start(RegexId expression) { return state_of(expression); }
   // A state that is as good as this one for texts of at most `length` bytes, and the same for many.
-  StateId clamped(StateId state, uint32_t length) {
-    const RegexId expression = states_[state].expression;
-    const RegexId short_one = grammar::clamped(expressions_, expression, length);
-    return short_one == expression ? state : state_of(short_one);
-  }
+  StateId clamped(StateId state, uint32_t length);
   StateId next(StateId state, uint8_t byte) {
     const StateId known = table_[size_t{state} * class_count_ + classes_[byte]];
     return known != kUnknown ? known : make_next(state, byte);
@@ -86,6 +82,7 @@ class Automaton {
   std::vector<StateId> table_;    // (states, classes)
   std::vector<State> states_;
   absl::flat_hash_map<RegexId, StateId> ids_;
+  absl::flat_hash_map<std::pair<StateId, uint32_t>, StateId> clamped_;
   absl::flat_hash_map<RegexId, bool> matches_;  // of those that are not plain
 };
 

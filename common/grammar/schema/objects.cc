@@ -219,6 +219,16 @@ StatusOr<Symbol> ObjectBuilder::build() {
     return context_.reader().error(schemas_.schemas[0],
                                    range.max == kNoMax ? "minProperties" : "maxProperties", "too large");
   if (range.min > range.max) return Symbol::expression(RegexSet::kNothing);
+  // A name that is not declared may come twice and counts once, so a grammar can ask for one such member.
+  const auto required = static_cast<uint64_t>(
+      std::count_if(members_.begin(), members_.end(), [](const Member& one) { return one.is_required; }));
+  if (!others_.empty() && range.min > required + 1) {
+    return context_.reader().error(
+        schemas_.schemas[0], "minProperties",
+        absl::StrCat("cannot be enforced past ", required + 1,
+                     " where other members may come, of which two may have one name; close the object "
+                     "(additionalProperties false)"));
+  }
   count_cap_ = std::max<uint64_t>(bound, 1);
   const Symbol separator = Symbol::expression(context_.layout().item_separator);
   const Symbol first = members_from(0, 0);

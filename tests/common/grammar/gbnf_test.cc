@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include "absl/strings/str_cat.h"
 #include "common/grammar/front/front_ends.h"
 #include "tests/common/grammar/grammar_fixture.h"
 
@@ -114,6 +115,21 @@ TEST(Gbnf, HostileOnesAreBounded) {
     GrammarMatcher matcher(*grammar);
     StatusOr<bool> accepted = true;
     for (int i = 0; i < 200 && accepted.ok(); ++i) accepted = matcher.accept('a' + 2);
+  }
+}
+
+// (One that walks each path through 50 of them does not come back.)
+TEST(Gbnf, RulesThatShareOthersCostTheirNumberAndNotTheirPaths) {
+  std::string text = "root ::= x r50\nx ::= \"a\" x | \"b\"\nr0 ::= [x]{0,100}\n";
+  for (int i = 1; i <= 50; ++i)
+    absl::StrAppend(&text, "r", i, " ::= \"a\" r", i - 1, " | \"b\" r", i - 1, "\n");
+  auto rules = rules_of_gbnf(text);
+  ASSERT_TRUE(rules.ok()) << rules.status().message();
+  const auto grammar = *CompiledGrammar::make(*std::move(rules), small_vocabulary());
+  GrammarMatcher matcher(grammar);
+  for (const char* next : {"b", "a", "b"}) {
+    ASSERT_EQ(mask_of(matcher, grammar->vocabulary()), tried_mask(matcher, grammar->vocabulary()));
+    ASSERT_TRUE(matcher.accept_text(next).value());
   }
 }
 

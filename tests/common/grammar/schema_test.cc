@@ -173,9 +173,10 @@ INSTANTIATE_TEST_SUITE_P(
             R"({"type":"object","properties":{"s_x":{"maxLength":1}},"patternProperties":{"^s_":{"type":"string"}}})",
             {R"({"s_x":"a"})", R"({"z":1})"},
             {R"({"s_x":1})", R"({"s_x":"ab"})"}},
-        Case{R"({"type":"object","minProperties":2,"maxProperties":3})",
+        Case{R"({"type":"object","required":["a"],"minProperties":2,"maxProperties":3})",
              {R"({"a":1,"b":1})", R"({"a":1,"b":1,"c":1})"},
-             {"{}", R"({"a":1})", R"({"a":1,"b":1,"c":1,"d":1})"}},
+             {"{}", R"({"a":1})", R"({"a":1,"a":1})", R"({"a":1,"b":1,"c":1,"d":1})"}},
+        Case{R"({"type":"object","minProperties":1})", {R"({"a":1})"}, {"{}"}},
         Case{
             R"({"type":"object","properties":{"a":{},"b":{},"c":{}},"additionalProperties":false,"minProperties":2,"maxProperties":2})",
             {R"({"a":1,"b":1})", R"({"a":1,"c":1})", R"({"b":1,"c":1})"},
@@ -248,6 +249,11 @@ TEST(Schema, NamesTheKeywordThatCannotBeEnforced) {
               HasSubstr("#/properties/a~1b/not: this keyword cannot be enforced"));
   EXPECT_THAT(schema_error(R"({"items":{"if":{}}})"), HasSubstr("#/items/if:"));
   EXPECT_THAT(schema_error(R"({"uniqueItems":true})"), HasSubstr("#/uniqueItems:"));
+  EXPECT_THAT(schema_error(R"({"type":"object","minProperties":2})"),
+              HasSubstr("#/minProperties: cannot be enforced past 1"));
+  EXPECT_THAT(
+      schema_error(R"({"patternProperties":{"^a":{}},"additionalProperties":false,"minProperties":2})"),
+      HasSubstr("#/minProperties"));
   EXPECT_THAT(schema_error(R"({"contains":{}})"), HasSubstr("#/contains:"));
   EXPECT_THAT(schema_error(R"({"unevaluatedItems":false})"), HasSubstr("#/unevaluatedItems:"));
   EXPECT_THAT(schema_error(R"({"allOf":[{}],"unevaluatedProperties":false})"),
@@ -297,13 +303,13 @@ TEST(Schema, HostileOnesAreBounded) {
   is_bounded(R"({"type":"array","items":{"type":"object"},"minItems":40000,"maxItems":50000})");
   is_bounded(R"({"type":"string","minLength":1000000,"maxLength":100000000})");
   is_bounded(R"({"type":"integer","multipleOf":999999937,"minimum":1,"maximum":999999936})");
-  is_bounded(R"({"minProperties":3000})");
   std::string product = R"({"allOf":[)";
   for (int i = 0; i < 40; ++i) product += R"({"anyOf":[{"minimum":1},{"maximum":2},{"minLength":3}]},)";
   is_bounded(product + "{}]}");
   std::string objects = R"({"type":"object","properties":{)";
   for (int i = 0; i < 2000; ++i) objects += "\"member" + std::to_string(i) + "\":{\"type\":\"string\"},";
   is_bounded(objects + R"("z":{}}})");
+  is_bounded(objects + R"("z":{}},"additionalProperties":false,"minProperties":1500})");
   std::string nested;
   for (int i = 0; i < 60; ++i) nested += R"({"items":)";
   is_bounded(nested + "{}" + std::string(60, '}'));
