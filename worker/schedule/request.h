@@ -63,8 +63,9 @@ struct NewRequest {
   std::vector<Hash128> block_hashes;
 };
 
-// Bit of the id by which a request's companion is kept.
-inline constexpr RequestId kCompanionBit = RequestId{1} << 63;
+// Bit of the id by which a request's companion is kept. No caller's ids have it (the simulator's have the one
+// above).
+inline constexpr RequestId kCompanionBit = RequestId{1} << 62;
 
 // Bit of arrival_index that makes a request in the background younger than every other.
 inline constexpr uint64_t kBackgroundArrival = uint64_t{1} << 63;
@@ -110,8 +111,7 @@ struct alignas(64) ScheduledRequest {
   int32_t announced = -1;             // index of the block that others wait for; below zero: none
   int32_t announce_end = 0;           // end of the blocks that it may announce
 
-  // While waiting: the result of the last look-up in the prefix cache. It is repeated only after the cache
-  // changed.
+  // While waiting: what the last look-up in the prefix cache found. It is repeated once the cache changed.
   uint64_t lookup_change_count = ~uint64_t{0};  // PrefixCache::change_count() then
   int32_t lookup_found_count = 0;               // leading blocks found
   PartialMatch lookup_partial;                  // a block that begins as the next one does
@@ -128,7 +128,8 @@ struct alignas(64) ScheduledRequest {
   int32_t rest_count() const { return known_count - computed_count; }  // ids still to be computed
   // The ids that chunks compute; the last ones of two partners are computed side by side.
   int32_t chunked_count() const { return rest_count() - (partner != nullptr ? 1 : 0); }
-  int32_t emitted_count() const { return known_count - prompt_count; }  // tokens of the answer so far
+  int32_t emitted_count() const { return known_count - prompt_count; }     // tokens of the answer so far
+  RequestId caller_id() const { return is_companion ? partner->id : id; }  // by which the caller knows it
   // Whether its partner will compute the block of this hash next. It cannot wait for that: both run, or none.
   bool partner_announces(Hash128 hash) const {
     return partner != nullptr && partner->announced >= 0 &&

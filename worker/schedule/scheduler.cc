@@ -50,6 +50,7 @@ Status Scheduler::add(NewRequest request) {
       has_companion ? static_cast<int64_t>(request.companion.size()) - request.emitted_count : 0;
   TROUPE_CHECK(!has_companion || (companion_count > 0 && !request.prompt.empty() && !request.spec.background),
                "a companion has a prompt, as its request, which is not in the background");
+  TROUPE_CHECK((request.id & kCompanionBit) == 0, "the companion's bit of an id is free");
   TROUPE_RETURN_IF_ERROR(check_possible(s.config, prompt_count, request.max_new_count, companion_count));
   const int64_t new_count = std::min<int64_t>(
       request.max_new_count, s.config.max_model_len - std::max(prompt_count, companion_count));

@@ -14,8 +14,9 @@ int64_t blocks_of(const SchedulerConfig& config, int64_t prompt_count, int64_t n
 
 Status check_companion(const SchedulerConfig& config, int64_t prompt_count, int64_t new_count,
                        int64_t companion_count) {
-  if (std::min(config.max_num_seqs, config.max_num_batched_tokens) < 2) {
-    return invalid_argument("with guidance a request takes two sequences of a step, which has one");
+  if (std::min({config.max_num_seqs, config.max_num_batched_tokens, config.max_waiting}) < 2) {
+    return invalid_argument(
+        "with guidance a request takes two sequences of a step and two places in the queue");
   }
   const int64_t most = most_new_beside_companion(config, config.block_count, prompt_count, companion_count);
   if (new_count <= most) return absl::OkStatus();

@@ -136,7 +136,7 @@ bool StepPlanner::grow_or_preempt(Request& request) {
 void StepPlanner::preempt(Request& request) {
   queues_.preempt(request);
   if (request.partner != nullptr) queues_.preempt(*request.partner);
-  batch_.preempted.push_back(request.id & ~kCompanionBit);
+  batch_.preempted.push_back(request.caller_id());
   ++state_.stats.preemptions_total;
   preempted_ = true;
 }
@@ -265,12 +265,16 @@ bool StepPlanner::admit(Request& request) {
   const int32_t reserve = reserve_.beside(request);
   if (request.partner == nullptr) return state_.tables.admit(request, reserve);
   Request& companion = *request.partner;
+  const int32_t needed = state_.tables.blocks_for(companion.known_count);
+  // The refusal that costs nothing comes first: many wait while there is no room.
+  if (state_.tables.blocks_for(request.known_count) - request.lookup_found_count + needed + reserve >
+      state_.tables.available_count())
+    return false;
   queues_.lookup(companion);
   if (companion.lookup_awaits) {
     request.lookup_awaits = true;
     return false;
   }
-  const int32_t needed = state_.tables.blocks_for(companion.known_count);
   if (!state_.tables.admit(request, reserve + needed)) return false;
   if (state_.tables.admit(companion, reserve)) return true;
   // There is room, but a block that it had found went for its request's, and another is computing that one.
@@ -330,7 +334,7 @@ void StepPlanner::set_count(BatchItem& item, const Request& request, int32_t cou
 // `price`: what a token of it takes of the budget; the last may cost more than is left.
 void StepPlanner::add_item(Request& request, int32_t count, int32_t price) {
   BatchItem& item = batch_.items.emplace_back();
-  item.id = request.id & ~kCompanionBit;
+  item.id = request.caller_id();
   item.is_companion = request.is_companion;
   item.start = request.computed_count;
   set_count(item, request, count);

@@ -51,6 +51,15 @@ class SchedulerCompanion : public ::testing::Test {
   std::vector<RequestId> finished_;
 };
 
+// The simulator's ids have the highest bit.
+TEST_F(SchedulerCompanion, ACallersIdsAreItsOwn) {
+  constexpr RequestId kHigh = RequestId{1} << 63 | 1;
+  NewRequest alone = pair(1, 5, 0, 2);
+  alone.id = kHigh;
+  ASSERT_TRUE(scheduler_.add(std::move(alone)).ok());
+  EXPECT_EQ(step(), (std::vector<Item>{{kHigh, false, 0, 5, true}}));
+}
+
 TEST_F(SchedulerCompanion, BothAreReadyBeforeATokenIsDrawn) {
   ASSERT_TRUE(scheduler_.add(pair(1, 5, 70, 2)).ok());
   EXPECT_EQ(scheduler_.stats().waiting, 2) << "it takes the places of two";
