@@ -28,7 +28,10 @@ bool GivenThinking::knows(std::string_view name) {
 }
 
 Fault GivenThinking::take(std::string_view name, dom::element value, GenerateRequest& request) {
-  if (name == "thinking_token_budget") return read_budget(name, value, request.thinking_token_budget);
+  if (name == "thinking_token_budget") {
+    has_own_budget_ = true;
+    return read_budget(name, value, request.thinking_token_budget);
+  }
   if (name == "reasoning_effort") return read_string(name, value, kEffortBytesMax, request.reasoning_effort);
   if (name == "include_reasoning") return read_bool(name, value, request.include_reasoning);
   if (!value.is_object()) return expected(name, "an object with 'max_tokens' or 'effort'", value);
@@ -50,7 +53,7 @@ Fault GivenThinking::take_member(std::string_view name, dom::element value) {
 }
 
 void GivenThinking::settle(GenerateRequest& request) const {
-  if (!request.thinking_token_budget) request.thinking_token_budget = token_count_max_;
+  if (!has_own_budget_) request.thinking_token_budget = token_count_max_;
   if (request.reasoning_effort.empty()) request.reasoning_effort = is_enabled_ ? effort_ : "none";
   if (is_excluded_) request.include_reasoning = false;
 }

@@ -22,6 +22,7 @@ class GivenThinking {
  private:
   Fault take_member(std::string_view name, dom::element value);
 
+  bool has_own_budget_ = false;
   // Members of `reasoning`.
   std::optional<int32_t> token_count_max_;
   std::string effort_;

@@ -74,8 +74,12 @@ std::optional<ApiError> check_room(const PreparedRequest& prepared, int64_t requ
     return ApiError::bad_field(field, "the bytes of '" + std::string(field) + "' × prompts × '" + count +
                                           "' must come to at most " + std::to_string(kStopBytesOfChoicesMax));
   }
-  if (prompts * prepared.choice_count <= requests_max) return std::nullopt;
-  const std::string most = std::to_string(requests_max) + ", all that this worker can hold";
+  // (With guidance each takes two places.)
+  const bool is_guided = prepared.engine.guidance && !prepared.engine.prompt_only;
+  const int64_t choices_max = is_guided ? requests_max / 2 : requests_max;
+  if (prompts * prepared.choice_count <= choices_max) return std::nullopt;
+  const std::string most =
+      std::to_string(choices_max) + ", all that this worker can hold" + (is_guided ? " with guidance" : "");
   if (prompts == 1) return ApiError::bad_field(count, "'" + count + "' must be at most " + most);
   return ApiError::bad_field("prompt", "the prompts × '" + count + "' must come to at most " + most);
 }

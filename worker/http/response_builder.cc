@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -134,8 +135,10 @@ void Answer::collect(EngineOutput piece) {
     } else {
       state.text += next.text;
     }
-    state.logprobs.insert(state.logprobs.end(), std::make_move_iterator(next.logprobs.begin()),
-                          std::make_move_iterator(next.logprobs.end()));
+    if (options_.wants_logprobs) {
+      state.logprobs.insert(state.logprobs.end(), std::make_move_iterator(next.logprobs.begin()),
+                            std::make_move_iterator(next.logprobs.end()));
+    }
   });
 }
 
@@ -170,7 +173,9 @@ std::vector<size_t> Answer::told() const {
   if (options_.best_count == 0) return indexes;
   const auto mean = [this](size_t index) {
     const State& state = states_[index];
-    return state.logprob / static_cast<double>(std::max<int64_t>(state.logprob_count, 1));
+    // (One without a token has none to be judged by.)
+    if (state.logprob_count == 0) return -std::numeric_limits<double>::infinity();
+    return state.logprob / static_cast<double>(state.logprob_count);
   };
   std::vector<size_t> best;
   const auto count = static_cast<ptrdiff_t>(options_.choice_count);

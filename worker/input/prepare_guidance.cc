@@ -24,13 +24,19 @@ ApiResult<std::vector<TokenId>> encode_negative_chat(const ServedModel& model, c
   ChatMessage& first = *messages.emplace(messages.begin());
   first.role = Role::kSystem;
   first.content = system;
-  return encode_chat(model, negative, encoding_of(negative));
+  auto ids = encode_chat(model, negative, encoding_of(negative));
+  if (ids.ok()) return ids;
+  ApiError error = ids.error();  // of messages that were rendered with the client's own instructions already
+  error.param = std::string(kField);
+  error.message = "'negative_prompt' as the chat's system message: " + error.message;
+  return error;
 }
 
 }  // namespace
 
 ApiResult<std::optional<Guidance>> prepare_guidance(const ServedModel& model, const GenerateRequest& request,
-                                                    const std::vector<TokenId>& prompt) {
+                                                    const std::vector<TokenId>& prompt,
+                                                    std::optional<Guidance> known) {
   std::optional<Guidance> guidance;
   if (!request.samplers || request.samplers->guidance_scale == 1) return guidance;
   guidance.emplace().scale = request.samplers->guidance_scale;
@@ -39,6 +45,7 @@ ApiResult<std::optional<Guidance>> prepare_guidance(const ServedModel& model, co
     guidance->negative_prompt = {prompt.back()};
     return guidance;
   }
+  if (known) return known;
   auto ids = request.kind == GenerateRequest::Kind::kChat
                  ? encode_negative_chat(model, request, text)
                  : encode_text(model, text, /*add_special=*/true, kField);

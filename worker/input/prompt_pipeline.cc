@@ -98,13 +98,15 @@ std::optional<ApiError> check_scores(const GenerateRequest& request, const Prepa
   size_t prompt_count = prepared.engine.prompt.size();
   for (const PreparedPrompt& more : prepared.more) prompt_count += more.engine.prompt.size();
   if (!request.echo || !request.logprobs) return std::nullopt;
-  const int64_t count = static_cast<int64_t>(prompt_count) * request.n * (*request.logprobs + 1);
+  const int32_t made = request.candidate_count();
+  const int64_t count = static_cast<int64_t>(prompt_count) * made * (*request.logprobs + 1);
   if (count <= kPromptScoresMax) return std::nullopt;
-  return ApiError::bad_field(
-      "logprobs", "with 'echo', the prompt's " + std::to_string(prompt_count) + " tokens × 'n' " +
-                      std::to_string(request.n) + " × ('logprobs' " + std::to_string(*request.logprobs) +
-                      " + 1) are " + std::to_string(count) + " log-probabilities; at most " +
-                      std::to_string(kPromptScoresMax) + " are told in one answer");
+  return ApiError::bad_field("logprobs", "with 'echo', the prompt's " + std::to_string(prompt_count) +
+                                             " tokens × '" + (made > request.n ? "best_of" : "n") + "' " +
+                                             std::to_string(made) + " × ('logprobs' " +
+                                             std::to_string(*request.logprobs) + " + 1) are " +
+                                             std::to_string(count) + " log-probabilities; at most " +
+                                             std::to_string(kPromptScoresMax) + " are told in one answer");
 }
 
 // A chat's answer is a separate text, unless it goes on with the last message. A completion continues its
@@ -135,7 +137,7 @@ std::optional<ApiError> settle(const ServedModel& model, const GenerateRequest& 
   auto max_new_count = answer_room(model, request, field, prompt.size(), seed);
   if (!max_new_count.ok()) return max_new_count.error();
   EngineRequest& engine = out.engine;
-  auto guidance = prepare_guidance(model, request, prompt);
+  auto guidance = prepare_guidance(model, request, prompt, std::move(engine.guidance));
   if (!guidance.ok()) return guidance.error();
   if (*guidance) {
     const size_t negative_count = (*guidance)->negative_prompt.size();
@@ -219,8 +221,9 @@ std::optional<ApiError> prepare_more(const ServedModel& model, const GenerateReq
                                      PreparedRequest& prepared) {
   for (const GenerateRequest::Prompt& source : request.more_prompts) {
     const std::string field = "prompt[" + std::to_string(prepared.more.size() + 1) + "]";
-    if (auto fault = prepare_prompt(model, request, source, field, seed, prepared.more.emplace_back()))
-      return fault;
+    PreparedPrompt& more = prepared.more.emplace_back();
+    more.engine.guidance = prepared.engine.guidance;
+    if (auto fault = prepare_prompt(model, request, source, field, seed, more)) return fault;
   }
   return std::nullopt;
 }

@@ -23,6 +23,7 @@ TEST(ThinkingFields, ABudgetHasTwoNames) {
   EXPECT_EQ(budget(R"("reasoning":{"max_tokens":9})"), 9);
   EXPECT_EQ(budget(R"("thinking_token_budget":3,"reasoning":{"max_tokens":9})"), 3);
   EXPECT_EQ(budget(R"("reasoning":{"max_tokens":9},"thinking_token_budget":3)"), 3);
+  EXPECT_EQ(budget(R"("thinking_token_budget":-1,"reasoning":{"max_tokens":9})"), std::nullopt);
 }
 
 TEST(ThinkingFields, AnObjectSaysTheSameAsTheOthers) {

@@ -117,6 +117,20 @@ TEST_F(PrepareGuidance, ACompletionsNegativePromptIsAllOfIt) {
   EXPECT_EQ(negative_of(completion(R"("guidance_scale":2,"negative_prompt":"Dull words")")), "Dull words");
 }
 
+TEST_F(PrepareGuidance, AListsPromptsShareANegativePromptAndHaveTheirOwnLastTokens) {
+  const std::string list = R"("prompt":["Once upon","A time"],"guidance_scale":2)";
+  const auto shared =
+      prepare(GenerateRequest::Kind::kCompletion, list + R"(,"negative_prompt":"Dull words")");
+  ASSERT_TRUE(shared.ok()) << shared.error().message;
+  const EngineRequest& second = shared.value().more.at(0).engine;
+  EXPECT_EQ(second.guidance->negative_prompt, shared.value().engine.guidance->negative_prompt);
+  EXPECT_EQ(second.guidance->scale, 2);
+  const auto own = prepare(GenerateRequest::Kind::kCompletion, list);
+  ASSERT_TRUE(own.ok()) << own.error().message;
+  const EngineRequest& other = own.value().more.at(0).engine;
+  EXPECT_EQ(other.guidance->negative_prompt, std::vector<TokenId>{other.prompt.back()});
+}
+
 TEST_F(PrepareGuidance, AChatsTakesTheSystemsPlace) {
   EXPECT_EQ(
       negative_of(chat(R"("guidance_scale":2,"negative_prompt":"You are dull.")")),

@@ -68,13 +68,14 @@ TEST(Answer, InterleavesChoicesAndLastOneEndsTheStream) {
   EXPECT_LT(out.find(R"("index":1,"text":"b")"), out.find(R"("index":0,"text":"a")"));
 }
 
-// By the mean over a choice's own tokens; the echoed prompt's say nothing about it.
+// By the mean over a choice's own tokens; the echoed prompt's say nothing about it. One without a token is
+// the last.
 TEST(Answer, TellsTheBestOfEachPromptsChoices) {
   Answer::Options options = options_of(3);
   options.prompt_count = 2;
   options.best_count = 2;
   Answer answer(std::move(options));
-  const std::vector<std::vector<float>> scores = {{-3}, {-1, -1, -1}, {-2}, {-1}, {-2, -1}, {-9}};
+  const std::vector<std::vector<float>> scores = {{-3}, {-1, -1, -1}, {-2}, {-1}, {-2, -1}, {}};
   for (int32_t choice = 0; choice < 6; ++choice) {
     EngineOutput piece = piece_of(choice, std::to_string(choice), FinishReason::kStop, 1);
     for (const float score : scores[static_cast<size_t>(choice)])

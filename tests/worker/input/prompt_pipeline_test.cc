@@ -264,6 +264,23 @@ TEST_F(TextIn, PenaltiesAndBiasComeFromRequestOrModel) {
   EXPECT_EQ(refused.error().param, "logit_bias.4096");
 }
 
+// Each answer that is made has a copy of the prompt's, told or not.
+TEST_F(TextIn, EchoedLogProbabilitiesAreBoundedOverAllAnswers) {
+  std::string ids = "[", prompts = "[";
+  for (int i = 0; i < 60; ++i) ids += i == 0 ? "9" : ",9";
+  ids += "]";
+  for (int i = 0; i < 64; ++i) prompts += (i == 0 ? "" : ",") + ids;
+  const std::string fields = R"("prompt":)" + prompts + R"(],"echo":true,"max_tokens":1,"logprobs":4,)";
+  EXPECT_TRUE(completion(fields + R"("n":1)").ok());
+  for (const std::string many : {"n", "best_of"}) {
+    const auto refused = completion(fields + "\"" + many + "\":16");
+    ASSERT_FALSE(refused.ok()) << many;
+    EXPECT_EQ(refused.error().param, "logprobs");
+    EXPECT_NE(refused.error().message.find("'" + many + "' 16"), std::string::npos)
+        << refused.error().message;
+  }
+}
+
 TEST_F(TextIn, EchoKeepsThePromptAndNeedsNoAnswer) {
   auto echoed = completion(R"("prompt":"Once","echo":true,"logprobs":2,"max_tokens":0,"n":3)");
   ASSERT_TRUE(echoed.ok()) << echoed.error().message;
