@@ -231,6 +231,10 @@ ApiResult<PersonaCall> parse_persona_call(std::string_view json) {
   }
   if (auto fault = read_variables(fields, call.variables)) return *std::move(fault);
   if (auto fault = read_others(fields, call)) return *std::move(fault);
+  if (call.version && call.joins_cards && !call.others.empty()) {
+    return persona_field_error(fields.name_of("version"),
+                               "left out with joined cards: those of all members are their last versions");
+  }
   constexpr std::array<std::string_view, 7> kKnown{"cards", "greeting",  "name",   "others",
                                                    "user",  "variables", "version"};
   for (const auto& field : value->get_object()) {

@@ -1,11 +1,13 @@
 #include "gateway/persona/prompt_parts.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "common/core/status.h"
 #include "gateway/persona/fields.h"
@@ -177,9 +179,9 @@ ApiResult<bool> PersonaPrompt::compile_lore() {
 
 ApiResult<bool> PersonaPrompt::compile_late() {
   const PersonaDefinition& own = definition_;
-  const bool in_card = shares_card_ && card_.find(own.user_word) != std::string::npos;
+  names_user_ = shares_card_ && card_.find(own.user_word) != std::string::npos;
   const std::string usual =
-      in_card ? absl::StrCat(own.user_word, " is called {{user}}.") : "The user is called {{user}}.";
+      names_user_ ? absl::StrCat(own.user_word, " is called {{user}}.") : "The user is called {{user}}.";
   auto note =
       LateText::compile("user_note", own.user_note.value_or(shares_card_ ? usual : ""), own.character);
   if (!note.ok()) return note.error();
@@ -317,20 +319,24 @@ struct PersonaPrompt::Rendering {
     if (!names.empty() && !call.joins_cards)
       items.push_back({PromptItem::kOwn, Role::kSystem, absl::StrCat("Others who speak here: ", names, ".")});
   }
-  // Behind joined cards it is one member's, whoever speaks: of the first whose card names the user.
+  // Behind joined cards they are, whoever speaks, those of all members that have one or whose card names the
+  // user; where none does, the first's.
   void add_note(const Input& input) {
-    const PersonaPrompt* whose = &prompt;
-    if (call.joins_cards && !input.members.empty()) {
-      const auto named =
-          std::find_if(input.members.begin(), input.members.end(), [](const PersonaPrompt* one) {
-            return one->shares_card_ && one->card_.find(one->definition_.user_word) != std::string::npos;
-          });
-      whose = named == input.members.end() ? input.members.front() : *named;
+    std::vector<const PersonaPrompt*> whose;
+    if (call.joins_cards) {
+      std::copy_if(input.members.begin(), input.members.end(), std::back_inserter(whose),
+                   [](const PersonaPrompt* one) { return one->definition_.user_note || one->names_user_; });
+      if (whose.empty() && !input.members.empty()) whose.push_back(input.members.front());
     }
-    if (!call.user && !whose->definition_.user_note) return;
-    std::string text;
-    append_of(*whose, text, whose->user_note_);
-    if (!text.empty()) items.push_back({PromptItem::kOwn, Role::kSystem, std::move(text)});
+    if (whose.empty()) whose.push_back(&prompt);
+    std::vector<std::string> notes;
+    for (const PersonaPrompt* one : whose) {
+      std::string note;
+      if (call.user || one->definition_.user_note) append_of(*one, note, one->user_note_);
+      if (!note.empty() && std::find(notes.begin(), notes.end(), note) == notes.end())
+        notes.push_back(std::move(note));
+    }
+    if (!notes.empty()) items.push_back({PromptItem::kOwn, Role::kSystem, absl::StrJoin(notes, "\n")});
   }
   // The part behind the conversation.
   void add_last(const Input& input) {

@@ -83,6 +83,7 @@ class PersonaPrompt {
   PersonaDefinition definition_;
   LateText card_parts_;
   bool shares_card_ = true;
+  bool names_user_ = false;  // a shared card does, by user_word
   std::string card_;
   LateText user_note_, post_history_;
   std::vector<LateText> greetings_;

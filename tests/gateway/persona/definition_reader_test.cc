@@ -140,6 +140,7 @@ TEST(PersonaCall, ErrorsNameTheField) {
   EXPECT_EQ(param(R"("a/b")"), "persona");
   EXPECT_EQ(param(R"({"user": "Ann"})"), "persona.name");
   EXPECT_EQ(param(R"({"name": "a", "version": 0})"), "persona.version");
+  EXPECT_EQ(param(R"({"name": "a", "version": 1, "others": ["b"], "cards": "join"})"), "persona.version");
   EXPECT_EQ(param(R"({"name": "a", "variables": {"x": [1]}})"), "persona.variables.x");
   EXPECT_EQ(param(R"({"name": "a", "vars": {}})"), "persona.vars");
   EXPECT_EQ(param(R"({"name": "a", "others": ["b", "a"]})"), "persona.others");

@@ -1,5 +1,6 @@
 #include "gateway/persona/prompt_parts.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
@@ -223,6 +224,13 @@ TEST(PersonaPrompt, InAGroupTheSpeakersCardIsFirstOrAllOfThemInOneOrder) {
     ann.user = "Ann";
     const PersonaPrompt& speaker = ann.name == "mora" ? *mora : *ruvo;
     EXPECT_EQ(shown(speaker, messages, ann, false, both).substr(0, noted.size()), noted);
+  }
+  const auto other = compiled(R"({"name": "Odo", "card": "Odo knows {{user}}.", "user_word": "Traveller"})");
+  for (const PersonaPrompt* speaker : {ruvo.get(), other.get()}) {
+    PersonaCall ann = join;
+    ann.user = "Ann";
+    EXPECT_THAT(shown(*speaker, messages, ann, false, {other.get(), ruvo.get()}),
+                testing::HasSubstr("s: Traveller is called Ann.\nUser is called Ann.\n#0\n"));
   }
   // An answer that is gone on with stays last.
   EXPECT_EQ(shown(*ruvo, messages, join, true, both),
