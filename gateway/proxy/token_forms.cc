@@ -35,16 +35,23 @@ TokenForms::TokenForms(std::string_view path, std::string_view body) : decodes_(
   if (fields == nullptr) return;
   const bj::value* tokens = fields->if_contains("tokens");
   asks_nothing_ = decodes_ && tokens != nullptr && tokens->is_array() && tokens->get_array().empty();
-  const bj::value* prompt = fields->if_contains("prompt");
-  const bool is_llama_cpps = prompt == nullptr && !fields->contains("messages");
-  if (is_llama_cpps) prompt = fields->if_contains("content");
+  const auto given = [fields](const char* name) {
+    const bj::value* value = fields->if_contains(name);
+    return value == nullptr || value->is_null() ? nullptr : value;
+  };
+  const bj::value* prompt = given("prompt");
+  const bool is_llama_cpps = prompt == nullptr && given("messages") == nullptr;
+  if (is_llama_cpps) prompt = given("content");
   if (decodes_ || prompt == nullptr || !prompt->is_string()) return;
   asks_nothing_ = prompt->get_string().empty();
   const bj::value* special = fields->if_contains(is_llama_cpps ? "add_special" : "add_special_tokens");
   const bool adds = special == nullptr || !special->is_bool() ? !is_llama_cpps : special->get_bool();
   const std::string text = to_json(*prompt), flag = adds ? "true" : "false";
   if (is_llama_cpps) {
-    const JsonPatch members[] = {{"prompt", text}, {"inputs", text}, {"add_special_tokens", flag}};
+    std::vector<JsonPatch> members = {{"prompt", text}, {"inputs", text}, {"add_special_tokens", flag}};
+    const bj::value* model = given("model");  // SillyTavern's, where it knows none
+    if (model != nullptr && model->is_string() && model->get_string() == "undefined")
+      members.push_back({.name = "model", .takes_away = true});
     body_ = with_members(body, members);
     return;
   }

@@ -19,6 +19,8 @@ TEST(TokenForms, AskInAllForms) {
               HasSubstr("\"add_special\":false"));
   EXPECT_EQ(TokenForms("/tokenize", R"({"content":"a"})").request_body(),
             R"({"content":"a","prompt":"a","inputs":"a","add_special_tokens":false})");
+  EXPECT_EQ(TokenForms("/tokenize", R"({"model":"undefined","prompt":null,"content":"a"})").request_body(),
+            R"({"content":"a","prompt":"a","inputs":"a","add_special_tokens":false})");
   EXPECT_THAT(TokenForms("/tokenize", R"({"content":"a","add_special":true})").request_body(),
               HasSubstr("\"add_special_tokens\":true"));
   const std::string chat = R"({"messages":[{"role":"user","content":"x"}]})";
