@@ -284,10 +284,10 @@ def library_of(build, name, paths):
             continue
         own.append(shlex.split(one["command"]))
         source = pathlib.Path(one["file"])
-        if source.suffix == ".cxx":
-            includes = source.read_text().splitlines()
-            others = [line for line in includes if not any(line.endswith(f'/{path}"') for path in paths)]
-            if others != includes:
+        if source.parent.name == "unity":
+            lines = source.read_text().splitlines()
+            others = [line for line in lines if line not in [f'#include "{path}"' for path in paths]]
+            if others != lines:
                 batches.append("\n".join(others))
     command = own[0]
     for flag in ("-c", "-o", "-MF", "-MT"):
