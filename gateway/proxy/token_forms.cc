@@ -36,8 +36,8 @@ TokenForms::TokenForms(std::string_view path, std::string_view body) : decodes_(
   const bj::value* tokens = fields->if_contains("tokens");
   asks_nothing_ = decodes_ && tokens != nullptr && tokens->is_array() && tokens->get_array().empty();
   const auto given = [fields](const char* name) {
-    const bj::value* value = fields->if_contains(name);
-    return value == nullptr || value->is_null() ? nullptr : value;
+    const bj::value* member = fields->if_contains(name);
+    return member == nullptr || member->is_null() ? nullptr : member;
   };
   const bj::value* prompt = given("prompt");
   const bool is_llama_cpps = prompt == nullptr && given("messages") == nullptr;
