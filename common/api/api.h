@@ -102,7 +102,7 @@ struct GenerateRequest {
   // top_logprobs, completions' logprobs.
   std::optional<int32_t> logprobs;
   int32_t n = 1;        // choices, [1, kChoicesMax]
-  int32_t best_of = 1;  // completions: that many are made, and the n best told; at most n: no others are
+  int32_t best_of = 1;  // completions: that many are made, the n best returned; at most n: none besides
   bool echo = false;    // completions: the prompt comes before the answer
   bool stream = false;
   bool include_usage = false;

@@ -40,7 +40,7 @@ struct PersonaCall {
   PersonaVariables variables;
   std::optional<int64_t> greeting;  // the conversation begins with this one
   std::vector<std::string> others;  // personas that speak in it, too: sorted, each once, without `name`
-  bool joins_cards = false;         // all their cards stand first, whoever speaks; else the speaker's alone
+  bool joins_cards = false;  // all their cards stand first, for every speaker; else the speaker's alone
 };
 inline constexpr size_t kPersonaOthersMax = 16;
 ApiResult<PersonaCall> parse_persona_call(std::string_view json);

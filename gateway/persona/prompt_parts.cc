@@ -319,7 +319,7 @@ struct PersonaPrompt::Rendering {
     if (!names.empty() && !call.joins_cards)
       items.push_back({PromptItem::kOwn, Role::kSystem, absl::StrCat("Others who speak here: ", names, ".")});
   }
-  // Behind joined cards they are, whoever speaks, those of all members that have one or whose card names the
+  // Joined cards have, for every speaker, the notes of all members that have one or whose card names the
   // user; where none does, the first's.
   void add_note(const Input& input) {
     std::vector<const PersonaPrompt*> whose;

@@ -4,14 +4,13 @@
 //
 //   1 the card: one system message, the same to the byte for all users of a version
 //       constant lore before the card, card, constant lore behind it, examples
-//   2 what is the user's own and stays for the conversation: user_note, entries of `position: early`, a
-//   greeting 3 the conversation, as it came; entries that its last messages call up stand before the user's
-//   last
+//   2 the user's own that stays for the conversation: user_note, entries of `position: early`, a greeting
+//   3 the conversation, as it came; entries that its last messages call up stand before the user's last
 //       message, or as many messages farther up as their depth says
 //   4 post_history, behind all but an answer that is to be gone on with
 //
 // Where several personas speak, the card is the speaker's (PersonaCall::joins_cards: all of theirs, the same
-// whoever speaks), the others' names stand at 2, and who is to speak at 4.
+// for every speaker), the others' names stand at 2, and the next speaker's at 4.
 //
 // A call of a tool and its results are not torn apart. Pure; time is linear in the texts.
 

@@ -46,7 +46,7 @@ std::vector<ChatMessage> messages_of(std::vector<PromptItem>& items, std::vector
   return out;
 }
 
-// All who speak, by name, so that joined cards are the same whoever does; none: the persona is alone.
+// All members, by name, so that joined cards are the same for every speaker; none: the persona is alone.
 ApiResult<std::vector<const PersonaPrompt*>> members_of(const PersonaRegistry& personas,
                                                         std::string_view owner, const PersonaCall& call,
                                                         const PersonaPrompt& speaker) {

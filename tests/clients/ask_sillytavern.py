@@ -39,15 +39,15 @@ def text_of(answer):
 
 def states(tavern):
     for kind in KINDS:
-        told = tavern.post("/api/backends/text-completions/status", {"api_server": f"{URL}/v1", "api_type": kind})
-        assert told["result"] == MODEL, told
+        reply = tavern.post("/api/backends/text-completions/status", {"api_server": f"{URL}/v1", "api_type": kind})
+        assert reply["result"] == MODEL, reply
     for kind in ("llamacpp", "koboldcpp"):
         props = tavern.post("/api/backends/text-completions/props", {"api_server": URL, "api_type": kind, "model": ""})
         assert props["default_generation_settings"]["n_ctx"] > 0 and props["chat_template_hash"], props
-    told = tavern.post("/api/backends/kobold/status", {"api_server": f"{URL}/api"})
-    assert told["model"] == f"koboldcpp/{MODEL}" and told["koboldCppVersion"] == "KoboldCpp", told
-    told = tavern.post("/api/backends/chat-completions/status", {"chat_completion_source": "custom", "custom_url": f"{URL}/v1"})
-    assert [model["id"] for model in told["data"]] == [MODEL], told
+    reply = tavern.post("/api/backends/kobold/status", {"api_server": f"{URL}/api"})
+    assert reply["model"] == f"koboldcpp/{MODEL}" and reply["koboldCppVersion"] == "KoboldCpp", reply
+    reply = tavern.post("/api/backends/chat-completions/status", {"chat_completion_source": "custom", "custom_url": f"{URL}/v1"})
+    assert [model["id"] for model in reply["data"]] == [MODEL], reply
 
 
 def tokens(tavern):
@@ -56,8 +56,8 @@ def tokens(tavern):
     for kind in KINDS[:-1]:
         # (llama.cpp's model may be unset, which reaches us as the word "undefined".)
         model = {} if kind == "llamacpp" else {"model": MODEL}
-        told = tavern.post("/api/tokenizers/remote/textgenerationwebui/encode", {"text": text, "url": URL, "api_type": kind, **model})
-        assert told.get("ids") == wanted and told["count"] == len(wanted), (kind, told, wanted)
+        reply = tavern.post("/api/tokenizers/remote/textgenerationwebui/encode", {"text": text, "url": URL, "api_type": kind, **model})
+        assert reply.get("ids") == wanted and reply["count"] == len(wanted), (kind, reply, wanted)
     assert tavern.post("/api/tokenizers/remote/kobold/count", {"text": text, "url": f"{URL}/api"})["count"] >= len(wanted)
 
 
@@ -98,8 +98,8 @@ def chats(tavern):
     for kind in ("", "merge", "semi", "strict", "single", "merge_tools", "semi_tools", "strict_tools"):
         assert tavern.post(CHATS, chat_body(messages=named, custom_prompt_post_processing=kind))["choices"][0]["message"]["content"]
     assert tavern.post(CHATS, chat_body(tools=[WEATHER], tool_choice="auto"))["choices"][0]["message"]
-    told = tavern.post(CHATS, chat_body(json_schema={"name": "mood", "strict": True, "value": MOOD}))["choices"][0]["message"]["content"]
-    assert '"calm"' in told or '"cross"' in told, told
+    reply = tavern.post(CHATS, chat_body(json_schema={"name": "mood", "strict": True, "value": MOOD}))["choices"][0]["message"]["content"]
+    assert '"calm"' in reply or '"cross"' in reply, reply
     # What is wrong is said, and nothing hangs.
     assert "error" in tavern.post(CHATS, chat_body(model="gpt-9"))
 

@@ -54,8 +54,8 @@ def openai_calls():
     message = client.chat.completions.parse(messages=chat_of(QUESTION), tool_choice="required", parallel_tool_calls=False, **asked).choices[0].message
     assert all(isinstance(call.function.parsed_arguments, weather) for call in message.tool_calls) and message.tool_calls
     results = [{"role": "tool", "tool_call_id": call.id, "content": "Sunny"} for call in message.tool_calls]
-    told = client.chat.completions.create(messages=[*chat_of(QUESTION), message.to_dict(), *results], tool_choice="none", **asked)
-    assert told.choices[0].message.content
+    reply = client.chat.completions.create(messages=[*chat_of(QUESTION), message.to_dict(), *results], tool_choice="none", **asked)
+    assert reply.choices[0].message.content
     asked = {"model": MODEL, "tools": [{"type": "function", **BOUND["function"]}], "temperature": 0, "max_output_tokens": 500}
     first = client.responses.create(input=chat_of(QUESTION), tool_choice="required", parallel_tool_calls=False, **asked)
     calls = [item for item in first.output if item.type == "function_call"]

@@ -167,7 +167,7 @@ HeaderList Answer::headers() const {
   return list;
 }
 
-std::vector<size_t> Answer::told() const {
+std::vector<size_t> Answer::returned() const {
   std::vector<size_t> indexes(states_.size());
   std::iota(indexes.begin(), indexes.end(), 0);
   if (options_.best_count == 0) return indexes;
@@ -188,7 +188,7 @@ std::vector<size_t> Answer::told() const {
 
 std::string Answer::whole_json() const {
   std::vector<Choice> choices;
-  for (const size_t index : told()) {
+  for (const size_t index : returned()) {
     const State& state = states_[index];
     Choice& choice = choices.emplace_back();
     choice.index = static_cast<int32_t>(choices.size()) - 1;

@@ -28,8 +28,8 @@ class Answer {
   struct Options {
     AnswerHeader header;
     int32_t prompt_count = 1;
-    int32_t choice_count = 1;  // of each prompt
-    int32_t best_count = 0;    // of these, told by a whole answer, the best first; 0: all, in order
+    int32_t choice_count = 1;              // of each prompt
+    int32_t best_count = 0;                // of these, in a whole answer, the best first; 0: all, in order
     ChunkUsage usage = ChunkUsage::kNone;  // in the chunks of a stream; but for kNone the last has its own
     bool wants_logprobs = false;
     std::vector<EchoedPrompt> echoes;  // of each prompt, or empty
@@ -90,8 +90,8 @@ class Answer {
   void put_echo_before(EngineOutput& piece, const EchoedPrompt& echo) const;
   // Takes the piece's text apart, and counts the thoughts' tokens.
   AnswerDelta parse(State& state, EngineOutput& piece);
-  // The indexes of the states that a whole answer tells, in its order.
-  std::vector<size_t> told() const;
+  // Indexes of the states that a whole answer returns, in its order.
+  std::vector<size_t> returned() const;
   void collect_parsed(State& state, EngineOutput& piece);
   void append_chunk(std::string& out, EngineOutput piece);
 

@@ -35,8 +35,8 @@ struct PreparedRequest : PreparedPrompt {
   bool stream = false;
   ChunkUsage usage = ChunkUsage::kNone;  // in a stream's chunks
   int32_t choice_count = 1;              // of each prompt
-  int32_t best_count = 0;                // of these, by log-probability, are told; 0: all are
-  bool wants_logprobs = false;           // to be told
+  int32_t best_count = 0;                // of these, by log-probability, are returned; 0: all are
+  bool wants_logprobs = false;           // in the answer
   std::vector<PreparedPrompt> more;      // of a list of prompts, those after the first
   AnswerSyntax syntax;                   // of a chat's answer
   PromptPlaces places;                   // of a chat's messages

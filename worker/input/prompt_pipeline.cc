@@ -101,12 +101,12 @@ std::optional<ApiError> check_scores(const GenerateRequest& request, const Prepa
   const int32_t made = request.candidate_count();
   const int64_t count = static_cast<int64_t>(prompt_count) * made * (*request.logprobs + 1);
   if (count <= kPromptScoresMax) return std::nullopt;
-  return ApiError::bad_field("logprobs", "with 'echo', the prompt's " + std::to_string(prompt_count) +
-                                             " tokens × '" + (made > request.n ? "best_of" : "n") + "' " +
-                                             std::to_string(made) + " × ('logprobs' " +
-                                             std::to_string(*request.logprobs) + " + 1) are " +
-                                             std::to_string(count) + " log-probabilities; at most " +
-                                             std::to_string(kPromptScoresMax) + " are told in one answer");
+  return ApiError::bad_field(
+      "logprobs", "with 'echo', the prompt's " + std::to_string(prompt_count) + " tokens × '" +
+                      (made > request.n ? "best_of" : "n") + "' " + std::to_string(made) + " × ('logprobs' " +
+                      std::to_string(*request.logprobs) + " + 1) are " + std::to_string(count) +
+                      " log-probabilities; at most " + std::to_string(kPromptScoresMax) +
+                      " are returned in one answer");
 }
 
 // A chat's answer is a separate text, unless it goes on with the last message. A completion continues its

@@ -325,7 +325,7 @@ TEST(PrepareGrammar, RefusesTagsWhoseMarksComeToTooMuch) {
 TEST(PrepareGrammar, RefusesAGrammarOfTooManyFirstTokens) {
   const auto tokenizer = Tokenizer::load(TROUPE_SOURCE_DIR "/configs/demo-model").value();
   GrammarCache tokens(tokenizer.get(), tokenizer->vocab_size(), {});
-  // Any text may be in any of the parts of each way, so all of them are told apart behind every token.
+  // Any text may be in any of the parts of each way, so the parser keeps all of them behind every token.
   const auto any_of = [](int count) {
     std::vector<grammar::Format> ways;
     for (int i = 0; i < count; ++i) {

@@ -93,15 +93,15 @@ TEST_P(GuidedEngine, LogprobsAreOfTheGuidedLogits) {
     ASSERT_TRUE(h.engine->submit(asked, out.sink()).ok());
     ASSERT_TRUE(out.wait_end());
     const size_t first = resumed ? 1 : 0;
-    const auto told = out.logprobs();
-    ASSERT_GE(told.size(), 4u);
-    for (size_t i = 0; i < told.size(); ++i) {
+    const auto scores = out.logprobs();
+    ASSERT_GE(scores.size(), 4u);
+    for (size_t i = 0; i < scores.size(); ++i) {
       std::vector<TokenId> read = r.prompt, negative = r.guidance->negative_prompt;
       read.insert(read.end(), whole.begin(), whole.begin() + static_cast<ptrdiff_t>(first + i));
       negative.insert(negative.end(), whole.begin(), whole.begin() + static_cast<ptrdiff_t>(first + i));
       std::vector<float> logits = h.model.logits_after(read);
       guide_logits(logits, h.model.logits_after(negative), 2.5);
-      EXPECT_FLOAT_EQ(*told[i].logprob, log_probability(logits, whole[first + i])) << resumed << i;
+      EXPECT_FLOAT_EQ(*scores[i].logprob, log_probability(logits, whole[first + i])) << resumed << i;
     }
   }
 }

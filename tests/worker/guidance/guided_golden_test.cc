@@ -167,10 +167,10 @@ TEST_F(GuidedGolden, AnswersAreWhatAnOracleMakesOfTheModelsLogits) {
       return logits_behind(**runner, std::move(ids), prompt_count);
     };
     const auto rows = behind(cases[c].prompt), negative = behind(cases[c].guidance.negative_prompt);
-    const std::vector<TokenLogprob> told = outs[c].logprobs();
+    const std::vector<TokenLogprob> scores = outs[c].logprobs();
     for (size_t i = 0; i < rows.size(); ++i) {
       const double expected = oracle(rows[i], negative[i], cases[c].guidance.scale, outs[c].ids()[i]);
-      EXPECT_NEAR(*told[i].logprob, expected, kTolerance) << c << " " << i;
+      EXPECT_NEAR(*scores[i].logprob, expected, kTolerance) << c << " " << i;
     }
   }
 }

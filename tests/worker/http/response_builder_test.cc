@@ -85,14 +85,14 @@ TEST(Answer, TellsTheBestOfEachPromptsChoices) {
   }
   ASSERT_TRUE(answer.done());
   const bj::value whole = json_of(answer.whole_json());
-  std::string told;
+  std::string texts;
   for (const bj::value& choice : whole.at("choices").as_array()) {
-    EXPECT_EQ(choice.at("index"), told.size());
+    EXPECT_EQ(choice.at("index"), texts.size());
     EXPECT_TRUE(choice.at("logprobs").is_null());
     EXPECT_EQ(std::to_string(choice.at("stop_reason").to_number<int>()), choice.at("text").as_string());
-    told += choice.at("text").as_string();
+    texts += choice.at("text").as_string();
   }
-  EXPECT_EQ(told, "1234");
+  EXPECT_EQ(texts, "1234");
   EXPECT_EQ(whole.at_pointer("/usage/completion_tokens"), 6);
 }
 

@@ -264,7 +264,7 @@ TEST_F(TextIn, PenaltiesAndBiasComeFromRequestOrModel) {
   EXPECT_EQ(refused.error().param, "logit_bias.4096");
 }
 
-// Each answer that is made has a copy of the prompt's, told or not.
+// Each answer that is made has a copy of the prompt's, returned or not.
 TEST_F(TextIn, EchoedLogProbabilitiesAreBoundedOverAllAnswers) {
   std::string ids = "[", prompts = "[";
   for (int i = 0; i < 60; ++i) ids += i == 0 ? "9" : ",9";
