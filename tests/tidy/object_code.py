@@ -4,9 +4,9 @@
     tests/tidy/object_code.py BEFORE AFTER [--jobs N] [--only REGEX]
 
 Both are checked out and configured as release without tests, and every .cc of the programs is compiled with its own flags, but
-without optimisation (each function as it was written) and debug information, and with counted numbers for __LINE__. The functions of
-all objects are then disassembled; the names of symbols and where constants lie are left out, all else is compared: each body of the
-one must be found in the other. (What is called by another name keeps its body; a text that a function prints keeps it, too, where its
+without optimisation (each function as it was written) and debug information, and with counted numbers for __LINE__. Of the
+functions in the compiler's assembly the names of symbols and constants are left out, all else is compared: each body of the one must
+be found in the other. (What is called by another name keeps its body; a text that a function prints keeps it, too, where its
 length is the same.) Ends with the functions that only one of
 the two has; exit 1 where there are any.
 """
@@ -25,11 +25,11 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = ("common", "gateway", "kernels", "worker", "sim")
-FLAGS = ["-O0", "-g0", "-ffunction-sections", "-frandom-seed=0", "-Wno-builtin-macro-redefined", "-D__LINE__=__COUNTER__", "-w"]
-HEAD = re.compile(r"^(?:[0-9a-f]+ )?<(.+)>:$")
-TARGET = re.compile(r"<([^<>]*?)(\+0x[0-9a-f]+)?>")
-COMMENT = re.compile(r"\s+#.*$")
-RELOCATION = re.compile(r"^\s+(R_X86_64_\w+)\s+(\S+?)([-+]0x[0-9a-f]+)?$")
+FLAGS = ["-O0", "-g0", "-frandom-seed=0", "-Wno-builtin-macro-redefined", "-D__LINE__=__COUNTER__", "-w"]
+FUNCTION = re.compile(r"^\t\.type\t(\S+), @function\n\1:\n(.*?)^\t\.size\t\1, ", re.M | re.S)
+DIRECTIVE = re.compile(r"\t\.|\.LF")
+# A symbol, or a label of the function: neither a register (%rax), nor a number ($12), nor an instruction.
+NAME = re.compile(r"(?<![%$\w.])(?:\.L\w+|_Z[\w.]+)|(?<=\tcall\t)[\w.]+|(?<=\tjmp\t)[\w.]+|[\w.]+(?=[-+\d]*\(%rip\)|@)")
 
 
 def checked_out(commit, folder):
@@ -53,40 +53,26 @@ def sources(folder, only):
             yield words[:words.index("-o")] + FLAGS, file
 
 
-def functions(text):
-    """{hash of a body: names} of what objdump printed"""
-    bodies, name, lines = collections.defaultdict(set), None, []
+def functions(assembly):
+    """{hash of a body: names} of what the compiler wrote for the assembler"""
+    bodies = collections.defaultdict(set)
+    for found in FUNCTION.finditer(assembly):
+        own, labels = found[1], {}
 
-    def close():
-        while lines and re.fullmatch(r"\s*(nop.*|xchg\s+%ax,%ax|data16.*|cs nop.*|int3)", lines[-1]):
-            lines.pop()
-        if name:
-            bodies[hashlib.sha256("\n".join(lines).encode()).hexdigest()].add(name)
+        def shown(name):
+            if name[0] == own:
+                return "self"
+            if name[0].startswith(".LC") or not name[0].startswith(".L"):
+                return "name"
+            return labels.setdefault(name[0], f".L{len(labels)}")
 
-    for line in text.splitlines():
-        head = HEAD.match(line)
-        if head:
-            close()
-            name, lines = head[1], []
-            continue
-        relocation = RELOCATION.match(line)
-        if relocation:
-            section = relocation[2].startswith(".")
-            lines.append(f"{relocation[1]} {'' if section else relocation[3] or ''}")
-        elif line.startswith((" ", "\t")):
-            own = name
-            line = COMMENT.sub("", line)
-            lines.append(TARGET.sub(lambda found: f"<{'self' if found[1] == own else ''}{found[2] or ''}>", line).strip())
-    close()
+        lines = [NAME.sub(shown, line) for line in found[2].splitlines() if not DIRECTIVE.match(line)]
+        bodies[hashlib.sha256("\n".join(lines).encode()).hexdigest()].add(own)
     return bodies
 
 
-def compiled(words, file, scratch):
-    with tempfile.NamedTemporaryFile(suffix=".o", dir=scratch) as made:
-        subprocess.run([*words, "-o", made.name, "-c", file], check=True)
-        shown = subprocess.run(["objdump", "-dr", "--no-show-raw-insn", "--no-addresses", made.name], check=True, capture_output=True,
-                               text=True).stdout
-    return functions(shown)
+def compiled(words, file):
+    return functions(subprocess.run([*words, "-S", "-o", "-", file], check=True, capture_output=True, text=True).stdout)
 
 
 def machine_code(commit, only, jobs, scratch):
@@ -95,7 +81,7 @@ def machine_code(commit, only, jobs, scratch):
         checked_out(commit, folder)
         files, bodies = list(sources(folder, only)), collections.defaultdict(set)
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-            for done, found in enumerate(pool.map(lambda one: compiled(*one, scratch), files), 1):
+            for done, found in enumerate(pool.map(lambda one: compiled(*one), files), 1):
                 for body, names in found.items():
                     bodies[body] |= names
                 if done % 20 == 0 or done == len(files):
