@@ -75,10 +75,26 @@ set(TROUPE_UNITY_OPTIONS $<$<COMPILE_LANGUAGE:CXX>:-Wno-shadow;$<$<CXX_COMPILER_
 # and their templates; OUT is what to compile instead. unity.py decides which go together. For files that nothing sets options of.
 function(troupe_unity_files out name batch)
   list(TRANSFORM ARGN REPLACE "^([^/].*)" "${CMAKE_CURRENT_SOURCE_DIR}/\\1" OUTPUT_VARIABLE sources)
-  execute_process(COMMAND ${Python3_EXECUTABLE} cmake/unity.py ${batch} ${CMAKE_CURRENT_BINARY_DIR}/unity/${name} ${sources}
-                  WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE files OUTPUT_STRIP_TRAILING_WHITESPACE
-                  COMMAND_ERROR_IS_FATAL ANY)
-  set(${out} ${files} PARENT_SCOPE)
+  set(prefix ${CMAKE_CURRENT_BINARY_DIR}/unity/${name})
+  set(asked)
+  # (Python takes a tenth of a second a target, which a configuration without changes would feel.)
+  include(${prefix}.cmake OPTIONAL)
+  set(is_current OFF)
+  if("${asked}" STREQUAL "${batch};${sources}")
+    set(is_current ON)
+    foreach(file ${read} ${written})
+      if(NOT EXISTS ${file} OR (file IN_LIST read AND ${file} IS_NEWER_THAN ${prefix}.cmake))
+        set(is_current OFF)
+        break()
+      endif()
+    endforeach()
+  endif()
+  if(NOT is_current)
+    execute_process(COMMAND ${Python3_EXECUTABLE} cmake/unity.py ${batch} ${prefix} ${sources} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
+                    COMMAND_ERROR_IS_FATAL ANY)
+    include(${prefix}.cmake)
+  endif()
+  set(${out} ${written} PARENT_SCOPE)
 endfunction()
 
 # troupe_unity(TARGET BATCH): the same for a target's files. Those with options of their own, set before, stay by themselves.

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""unity.py BATCH PREFIX FILE...: writes PREFIX_0.cc, PREFIX_1.cc, ..., each of which includes up to BATCH of the files, and prints
-their paths, separated by `;`. The working directory is the root of the repository.
+"""unity.py BATCH PREFIX FILE...: writes PREFIX_0.cc, PREFIX_1.cc, ..., each of which includes up to BATCH of the files, and PREFIX.cmake,
+which sets `asked` (BATCH and the files), `written` (their paths), and `read` (the files that this depends on). The working directory
+is the root of the repository.
 
 Includes are relative to that root, so that __FILE__ is too (CMake's own batches have absolute paths) and ccache serves every clone.
 
@@ -9,12 +10,12 @@ macro around its include adds a number. So a name that is a file's own stays fre
 what is no file's own (a name that a header, a member or another namespace has, too; a macro; a suite of tests), the files go to different batches. The
 files are read as text: what this does not see (a name that is ambiguous only beside another header's) the compiler does.
 """
+import functools
 import os
 import pathlib
 import re
 import sys
 
-FIXED = "no macro may stand for it"
 NOT_NAMES = {"static_assert", "TEST", "TEST_F", "TEST_P", "INSTANTIATE_TEST_SUITE_P", "TYPED_TEST", "MATCHER", "MATCHER_P",
              "TYPED_TEST_SUITE", "using", "if", "for", "while", "switch", "decltype", "alignas", "requires", "operator"}
 
@@ -91,33 +92,54 @@ class Headers:
         return words
 
 
-def may_rename(name, code, words):
-    """code: the file's, without comments and literals; words: those of its headers."""
-    if name in words or not re.search(r"^k[A-Z]|\w_\w|^[A-Z]", name):  # (A plain word is likely to be a system header's, too.)
-        return False
-    return not re.search(rf"(?:::|\.|->)\s*{name}\b|#\s*define\s+{name}\b|##|(?:\bTEST|_[FPT]\w*)\((?:\s*\w+\s*,)?\s*{name}\b", code)
+class Source:
+    """A file to compile: the names that are its own, and which of them a macro may stand for."""
+
+    def __init__(self, path, headers):
+        self.path, self._headers, self._renames = path, headers, {}
+        self._text = pathlib.Path(path).read_text("utf-8")
+        self.names = {name.split(" = ")[0]: name for name in own_names(self._text)}
+
+    @functools.cached_property
+    def _code(self):
+        return re.sub(r'"(\\.|[^"\\\n])*"|//[^\n]*', " ", self._text)
+
+    @functools.cached_property
+    def _words(self):
+        return self._headers.words_of(self._headers.root / self.path)
+
+    def may_rename(self, name):
+        if name not in self._renames:
+            # (A plain word is likely to be a system header's, too.)
+            self._renames[name] = bool(re.search(r"^k[A-Z]|\w_\w|^[A-Z]", name)) and name not in self._words and not re.search(
+                rf"(?:::|\.|->)\s*{name}\b|#\s*define\s+{name}\b|##|(?:\bTEST|_[FPT]\w*)\((?:\s*\w+\s*,)?\s*{name}\b", self._code)
+        return self._renames[name]
+
+
+def can_share(name, source, others):
+    """others: files of a batch that declare the name, too"""
+    if " = " in source.names[name] and all(other.names[name] == source.names[name] for other in others):
+        return True  # two files may say the same
+    return source.may_rename(name) and all(" = " in other.names[name] or other.may_rename(name) for other in others)
 
 
 def groups_of(files, batch, headers):
-    """[(files, names that they take, {file: names that are others there})]"""
+    """[(files, {name: those that declare it}, {file: names that are others there})]"""
     groups = []
     for file in files:
-        text = pathlib.Path(file).read_text("utf-8")
-        code = re.sub(r'"(\\.|[^"\\\n])*"|//[^\n]*', " ", text)
-        names = {name.split(" = ")[0]: name for name in own_names(text)}
-        words = headers.words_of(headers.root / file)
-        fixed = {name for name in names if not may_rename(name, code, words)}
-        for members, taken, renamed in groups:  # taken: {name: its declarations}
-            clashes = [name for name in names if name in taken and not (" = " in names[name] and taken[name] == {names[name]})]
-            if len(members) < batch and not any(name in fixed or FIXED in taken[name] for name in clashes):
+        source = Source(file, headers)
+        for members, owners, renamed in groups:
+            clashes = [name for name in source.names if name in owners]
+            if len(members) < batch and all(can_share(name, source, owners[name]) for name in clashes):
                 break
         else:
-            members, taken, renamed, clashes = [], {}, {}, []
-            groups.append((members, taken, renamed))
+            members, owners, renamed, clashes = [], {}, {}, []
+            groups.append((members, owners, renamed))
         members.append(file)
-        renamed[file] = sorted(clashes)
-        for name, declared in names.items():
-            taken.setdefault(name, set()).update({declared, FIXED} if name in fixed and " = " not in declared else {declared})
+        renamed[file] = sorted(name for name in clashes
+                               if " = " not in source.names[name] or any(other.names[name] != source.names[name] for other in owners[name]))
+        for name in source.names:
+            owners.setdefault(name, []).append(source)
     return groups
 
 
@@ -132,10 +154,9 @@ def batch_text(members, renamed):
 
 
 def main(batch, prefix, *files):
-    root = pathlib.Path.cwd()
-    files = [os.path.relpath(file, root) for file in files]
-    written = []
-    for number, (members, _, renamed) in enumerate(groups_of(files, int(batch), Headers(root))):
+    root, headers, written = pathlib.Path.cwd(), Headers(pathlib.Path.cwd()), []
+    sources = [os.path.relpath(file, root) for file in files]
+    for number, (members, _, renamed) in enumerate(groups_of(sources, int(batch), headers)):
         path, text = pathlib.Path(f"{prefix}_{number}.cc"), batch_text(members, renamed)
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists() or path.read_text("utf-8") != text:
@@ -144,7 +165,9 @@ def main(batch, prefix, *files):
     for left in pathlib.Path(prefix).parent.glob(f"{pathlib.Path(prefix).name}_[0-9]*.cc"):
         if str(left) not in written:
             left.unlink()
-    print(";".join(written))
+    read = sorted({os.path.abspath(__file__), *(str(root / path) for path in [*sources, *headers.words])})
+    lists = {"asked": [batch, *files], "read": read, "written": written}
+    pathlib.Path(f"{prefix}.cmake").write_text("".join(f'set({name} "{";".join(words)}")\n' for name, words in lists.items()), "utf-8")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 """Which files cmake/unity.py compiles as one, and under which names. (Run by ctest as tidy.unity_test.)"""
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -20,14 +21,26 @@ class Unity(unittest.TestCase):
         """[[line]] of each batch of files, given by their code"""
         for name, code in files.items():
             (self.folder / f"{name}.cc").write_text(code)
-        made = subprocess.run([sys.executable, ROOT / "cmake/unity.py", str(batch), "out/x", *(f"{name}.cc" for name in files)],
-                              cwd=self.folder, capture_output=True, text=True, check=True).stdout.strip()
-        return [(self.folder / path).read_text().splitlines() for path in made.split(";")]
+        subprocess.run([sys.executable, ROOT / "cmake/unity.py", str(batch), "out/x", *(f"{name}.cc" for name in files)], cwd=self.folder, check=True)
+        return [(self.folder / path).read_text().splitlines() for path in self.lists()["written"]]
+
+    def lists(self):
+        found = re.findall(r'set\((\w+) "(.*)"\)', (self.folder / "out/x.cmake").read_text())
+        return {name: words.split(";") for name, words in found}
 
     def test_a_batch_has_no_more_files_than_it_may_and_none_is_left_from_before(self):
         self.assertEqual(self.batches(1, a="int a;", b="int b;"), [['#include "a.cc"'], ['#include "b.cc"']])
         self.assertEqual(self.batches(2, a="int a;", b="int b;"), [['#include "a.cc"', '#include "b.cc"']])
-        self.assertEqual(os.listdir(self.folder / "out"), ["x_0.cc"])
+        self.assertEqual(sorted(os.listdir(self.folder / "out")), ["x.cmake", "x_0.cc"])
+
+    def test_cmake_is_told_what_it_asked_for_and_on_what_that_depends(self):
+        (self.folder / "own.h").write_text("int words_of_a_header();")
+        own = '#include "own.h"\nnamespace { int kMax = 1; }'
+        self.batches(2, a=own, b=own)
+        lists = self.lists()
+        self.assertEqual(lists["asked"], ["2", "a.cc", "b.cc"])
+        self.assertEqual({pathlib.Path(path).name for path in lists["read"]}, {"unity.py", "a.cc", "b.cc", "own.h"})
+        self.assertTrue(all(os.path.isabs(path) for path in lists["read"]))
 
     def test_an_own_name_is_another_one_in_the_second_file(self):
         own = "namespace {\nconstexpr int kMax = 3;\nint sum_of(int a) { return a; }\n}\n"
