@@ -1,7 +1,7 @@
 #pragma once
 
 // A hook of the fake runner that lets some steps through and holds all others until it is opened, at most for
-// 20 s, so that a failing test ends.
+// two minutes, so that a failing test ends.
 
 #include <chrono>
 #include <condition_variable>
@@ -35,7 +35,7 @@ class StepGate {
   }
 
  private:
-  static constexpr std::chrono::seconds kPatience{20};
+  static constexpr std::chrono::seconds kPatience{120};
   std::mutex mutex_;
   std::condition_variable changed_;
   const int free_steps_;

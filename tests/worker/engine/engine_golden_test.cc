@@ -65,8 +65,7 @@ struct DemoEngine {
     }
     std::vector<Answer> answers;
     for (Collector& out : outs) {
-      for (int i = 0; i < 10 && !out.wait_end(); ++i) continue;
-      EXPECT_TRUE(out.ended() && out.last().error.ok()) << out.last().error;
+      EXPECT_TRUE(out.wait_end() && out.last().error.ok()) << out.last().error;
       answers.push_back({out.ids(), out.text(), out.last().usage.cached_tokens});
     }
     return answers;
