@@ -72,7 +72,11 @@ def functions(assembly):
 
 
 def compiled(words, file):
-    return functions(subprocess.run([*words, "-S", "-o", "-", file], check=True, capture_output=True, text=True).stdout)
+    done = subprocess.run([*words, "-S", "-o", "-", file], capture_output=True, text=True)
+    if done.returncode != 0:
+        print(f"{file} does not compile, and is left out:\n{done.stderr[:1000]}", flush=True)
+        return {}
+    return functions(done.stdout)
 
 
 def machine_code(commit, only, jobs, scratch):

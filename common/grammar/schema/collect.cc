@@ -7,23 +7,6 @@
 
 namespace troupe::grammar {
 
-struct SchemaReader::Collecting {
-  const SchemaSet& set;
-  Constraints constraints;
-  std::vector<const bj::value*> queue;  // schemas that all have to hold
-  const bj::value* schema = nullptr;
-  std::string_view keyword;
-
-  const bj::object& object() const { return schema->as_object(); }
-  const bj::value* sibling(std::string_view key) const {
-    return object().if_contains({key.data(), key.size()});
-  }
-};
-
-static std::string_view view(const bj::string& text) {
-  return {text.data(), text.size()};
-}
-
 void SchemaSet::add(const bj::value* schema) {
   const auto place = std::lower_bound(schemas.begin(), schemas.end(), schema);
   if (place == schemas.end() || *place != schema) schemas.insert(place, schema);
@@ -35,15 +18,16 @@ bool is_any_schema(const bj::value* schema) {
 }
 
 StatusOr<SchemaReader> SchemaReader::make(const bj::value& root) {
+  TROUPE_ASSIGN_OR_RETURN(SchemaIndex index, SchemaIndex::make(root));
   SchemaReader reader;
-  TROUPE_ASSIGN_OR_RETURN(reader.index_, SchemaIndex::make(root));
+  reader.schemas_ = MadeUpSchemas(std::move(index));
   return reader;
 }
 
 Status SchemaReader::error(const bj::value* schema, std::string_view keyword,
                            std::string_view message) const {
   return invalid_argument(
-      absl::StrCat("schema ", index_.path(schema), "/", to_absl(keyword), ": ", to_absl(message)));
+      absl::StrCat("schema ", schemas_.index().path(schema), "/", to_absl(keyword), ": ", to_absl(message)));
 }
 
 const std::vector<SchemaReader::Keyword>& SchemaReader::keywords() {
@@ -81,8 +65,8 @@ const std::vector<SchemaReader::Keyword>& SchemaReader::keywords() {
       {"dependencies", &R::read_dependencies},
       {"unevaluatedProperties", &R::read_unevaluated},
       {"unevaluatedItems", &R::refuse},
-      {"not", &R::refuse},
-      {"if", &R::refuse},
+      {"not", &R::read_not},
+      {"if", &R::read_if},
       {"contains", &R::refuse},
       {"uniqueItems", &R::refuse},
       {"$dynamicRef", &R::refuse},
@@ -115,7 +99,7 @@ Status SchemaReader::read_schema(const bj::value* schema, Collecting& into) {
   }
   if (!schema->is_object())
     return invalid_argument(
-        absl::StrCat("schema ", index_.path(schema), ": a schema is an object or a boolean"));
+        absl::StrCat("schema ", schemas_.index().path(schema), ": a schema is an object or a boolean"));
   into.schema = schema;
   for (const auto& [name, read] : keywords()) {
     const bj::value* value = into.sibling(name);
@@ -140,7 +124,7 @@ Status SchemaReader::refuse(Collecting& into, const bj::value& value) {
 
 Status SchemaReader::read_ref(Collecting& into, const bj::value& value) {
   if (!value.is_string()) return error(into.schema, into.keyword, "must be a string");
-  const bj::value* target = index_.resolve(into.schema, view(value.as_string()));
+  const bj::value* target = schemas_.index().resolve(into.schema, view(value.as_string()));
   if (target == nullptr)
     return error(into.schema, into.keyword,
                  absl::StrCat("'", to_absl(view(value.as_string())), "' is not in this document").c_str());
@@ -154,17 +138,7 @@ Status SchemaReader::read_all_of(Collecting& into, const bj::value& value) {
   return {};
 }
 
-Status SchemaReader::read_alternatives(Collecting& into, const bj::value& value) {
-  if (!value.is_array() || value.as_array().empty())
-    return error(into.schema, into.keyword, "must be an array of schemas");
-  if (std::binary_search(into.set.chosen.begin(), into.set.chosen.end(), &value)) return {};
-  Constraints::Group group{&value, {}, into.keyword == "oneOf" && value.as_array().size() > 1};
-  for (const bj::value& item : value.as_array()) group.alternatives.push_back(&item);
-  into.constraints.groups.push_back(std::move(group));
-  return {};
-}
-
-static int type_bits(std::string_view name) {
+static int type_bit(std::string_view name) {
   if (name == "null") return kNullBit;
   if (name == "boolean") return kBooleanBit;
   if (name == "integer") return kIntegerBit;
@@ -175,20 +149,24 @@ static int type_bits(std::string_view name) {
   return -1;
 }
 
-Status SchemaReader::read_type(Collecting& into, const bj::value& value) {
+int type_bits(const bj::value& names, const bj::value* nullable) {
   int bits = 0;
   const auto add = [&](const bj::value& name) {
-    const int more = name.is_string() ? type_bits(view(name.as_string())) : -1;
+    const int more = name.is_string() ? type_bit(view(name.as_string())) : -1;
     bits = bits < 0 || more < 0 ? -1 : bits | more;
   };
-  if (value.is_array()) {
-    for (const bj::value& item : value.as_array()) add(item);
+  if (names.is_array()) {
+    for (const bj::value& item : names.as_array()) add(item);
   } else {
-    add(value);
+    add(names);
   }
+  if (bits >= 0 && nullable != nullptr && nullable->is_bool() && nullable->as_bool()) bits |= kNullBit;
+  return bits;
+}
+
+Status SchemaReader::read_type(Collecting& into, const bj::value& value) {
+  const int bits = type_bits(value, into.sibling("nullable"));
   if (bits < 0) return error(into.schema, into.keyword, "unknown type");
-  const bj::value* nullable = into.sibling("nullable");  // OpenAPI 3.0
-  if (nullable != nullptr && nullable->is_bool() && nullable->as_bool()) bits |= kNullBit;
   into.constraints.types &= static_cast<uint8_t>(bits);
   return {};
 }
@@ -214,21 +192,28 @@ Status SchemaReader::read_values(Collecting& into, const bj::value& value) {
   return {};
 }
 
+StatusOr<Decimal> SchemaReader::read_multiple(const Collecting& into, const bj::value& value) const {
+  const auto decimal = decimal_of(value);
+  if (!decimal) return error(into.schema, into.keyword, "must be a number");
+  if (decimal->is_negative || decimal->is_zero())
+    return error(into.schema, into.keyword, "must be greater than 0");
+  if (decimal->whole.size() + decimal->fraction.size() > 9)
+    return error(into.schema, into.keyword, "has too many digits");
+  return *decimal;
+}
+
 Status SchemaReader::read_number(Collecting& into, const bj::value& value) {
   const bool is_exclusive = into.keyword.starts_with("exclusive");
   const bool is_upper = into.keyword.ends_with("aximum");
   NumberConstraints& number = into.constraints.number;
   if (is_exclusive && value.is_bool()) return {};  // draft 4, read with the bound itself
-  const auto decimal = decimal_of(value);
-  if (!decimal) return error(into.schema, into.keyword, "must be a number");
   if (into.keyword == "multipleOf") {
-    if (decimal->is_negative || decimal->is_zero())
-      return error(into.schema, into.keyword, "must be greater than 0");
-    if (decimal->whole.size() + decimal->fraction.size() > 9)
-      return error(into.schema, into.keyword, "has too many digits");
-    number.multiples.push_back(*decimal);
+    TROUPE_ASSIGN_OR_RETURN(Decimal multiple, read_multiple(into, value));
+    number.multiples.push_back(std::move(multiple));
     return {};
   }
+  const auto decimal = decimal_of(value);
+  if (!decimal) return error(into.schema, into.keyword, "must be a number");
   const bj::value* strict =
       is_exclusive ? nullptr : into.sibling(is_upper ? "exclusiveMaximum" : "exclusiveMinimum");
   const bool is_strict = strict != nullptr && strict->is_bool() && strict->as_bool();
@@ -308,39 +293,11 @@ Status SchemaReader::read_required(Collecting& into, const bj::value& value) {
   return {};
 }
 
-const bj::value* SchemaReader::make_up(bj::value value, const bj::value* at) {
-  made_up_.push_back(std::move(value));
-  index_.add_path(&made_up_.back(), index_.path(at));
-  return &made_up_.back();
-}
-
-// A member that asks for others is not there, or they are too.
-Status SchemaReader::read_dependencies(Collecting& into, const bj::value& value) {
-  if (!value.is_object()) return error(into.schema, into.keyword, "must be an object");
-  for (const auto& [name, needs] : value.as_object()) {
-    if (!needs.is_array())
-      return error(into.schema, into.keyword, "schemas that depend on a member cannot be enforced");
-    if (std::binary_search(into.set.chosen.begin(), into.set.chosen.end(), &needs)) continue;
-    auto& alternatives = dependencies_[&needs];
-    if (alternatives.empty()) {
-      bj::object absent, present;
-      absent["properties"] = bj::object{{name, false}};
-      bj::array required = needs.as_array();
-      required.insert(required.begin(), bj::string(name));
-      present["required"] = std::move(required);
-      alternatives.push_back(make_up(std::move(absent), &needs));
-      alternatives.push_back(make_up(std::move(present), &needs));
-    }
-    into.constraints.groups.push_back({&needs, alternatives, false});
-  }
-  return {};
-}
-
 // Beside nothing that may evaluate members elsewhere it means additionalProperties.
 Status SchemaReader::read_unevaluated(Collecting& into, const bj::value& value) {
   if (is_any_schema(&value)) return {};
   for (const std::string_view other :
-       {"$ref", "allOf", "anyOf", "oneOf", "additionalProperties", "dependentSchemas"})
+       {"$ref", "allOf", "anyOf", "oneOf", "if", "additionalProperties", "dependentSchemas"})
     if (into.sibling(other) != nullptr)
       return error(into.schema, into.keyword,
                    absl::StrCat("cannot be enforced beside ", to_absl(other)).c_str());

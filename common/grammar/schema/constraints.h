@@ -54,14 +54,18 @@ struct NumberConstraints {
     bool is_upper = false, is_exclusive = false;
   };
   std::vector<Bound> bounds;
-  std::vector<Decimal> multiples;
-  bool is_any() const { return bounds.empty() && multiples.empty(); }
+  std::vector<Decimal> multiples, not_multiples, excluded;
+  bool is_any() const {
+    return bounds.empty() && multiples.empty() && not_multiples.empty() && excluded.empty();
+  }
 };
 
 struct StringConstraints {
   CountRange length;
-  std::vector<std::string_view> patterns, formats;
-  bool is_any() const { return length.is_any() && patterns.empty() && formats.empty(); }
+  std::vector<std::string_view> patterns, formats, not_patterns, excluded;
+  bool is_any() const {
+    return length.is_any() && patterns.empty() && formats.empty() && not_patterns.empty() && excluded.empty();
+  }
 };
 
 // One schema's word on an array's elements: those of `prefix` by position, all behind them by `rest`.
@@ -80,6 +84,7 @@ struct ObjectPart {
 struct Constraints {
   uint8_t types = kEveryType;
   std::optional<std::vector<const bj::value*>> values;  // enum, const
+  std::vector<const bj::value*> excluded;               // not enum, not const
   NumberConstraints number;
   StringConstraints string;
   CountRange items;
@@ -90,9 +95,10 @@ struct Constraints {
   std::vector<const bj::value*> names;  // propertyNames
   // Alternatives of which one has to hold beside all else: anyOf, oneOf and kin, by the keyword's value.
   struct Group {
-    const bj::value* keyword;
-    std::vector<const bj::value*> alternatives;
-    bool is_exclusive;  // exactly one
+    const bj::value* keyword = nullptr;
+    std::vector<const bj::value*> alternatives = {};
+    bool is_exclusive = false;           // exactly one
+    const bj::value* negated = nullptr;  // not null: each of them breaks this schema, which others may, too
   };
   std::vector<Group> groups;
 };

@@ -30,7 +30,9 @@ class Disjointness {
     if (b.values) return values(*b.values, first, depth);
     for (const auto& [constraints, set, other] :
          {std::tuple(&a, &first, &second), std::tuple(&b, &second, &first)})
-      if (!constraints->groups.empty()) return groups(constraints->groups[0], *set, *other, depth);
+      for (const Constraints::Group& group : constraints->groups)
+        // (The alternatives of a negation are not all that breaks the schema.)
+        if (group.negated == nullptr) return groups(group, *set, *other, depth);
     const int common = a.types & b.types;
     if ((common & (kNullBit | kBooleanBit)) != 0) return false;
     if ((common & (kIntegerBit | kFractionBit)) != 0 && !numbers(a, b)) return false;
@@ -136,8 +138,10 @@ class Disjointness {
 
 }  // namespace
 
-Status check_disjoint(SchemaContext& context, const SchemaSet& schemas, const Constraints::Group& group) {
+StatusOr<std::vector<std::pair<size_t, size_t>>> overlaps_of(SchemaContext& context, const SchemaSet& schemas,
+                                                             const Constraints::Group& group) {
   Disjointness disjointness(context);
+  std::vector<std::pair<size_t, size_t>> overlaps;
   SchemaSet rest = schemas;  // what holds beside the group holds for each alternative
   rest.chosen.insert(std::lower_bound(rest.chosen.begin(), rest.chosen.end(), group.keyword), group.keyword);
   for (size_t i = 0; i < group.alternatives.size(); ++i) {
@@ -146,13 +150,10 @@ Status check_disjoint(SchemaContext& context, const SchemaSet& schemas, const Co
       first.add(group.alternatives[i]);
       second.add(group.alternatives[j]);
       TROUPE_ASSIGN_OR_RETURN(const bool apart, disjointness.sets(first, second, 0));
-      if (!apart)
-        return invalid_argument(absl::StrCat("schema ", context.reader().path(group.keyword),
-                                             ": alternatives ", i, " and ", j,
-                                             " may both hold, so that exactly one does cannot be enforced"));
+      if (!apart) overlaps.emplace_back(i, j);
     }
   }
-  return {};
+  return overlaps;
 }
 
 }  // namespace troupe::grammar

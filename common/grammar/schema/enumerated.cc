@@ -41,6 +41,8 @@ class Check {
   StatusOr<bool> passes(const bj::value& value, const Constraints& constraints) {
     const uint8_t type = type_of(value);
     if ((constraints.types & type) == 0) return false;
+    for (const bj::value* excluded : constraints.excluded)
+      if (*excluded == value) return false;
     RegexSet& set = context_.expressions();
     if ((type & (kIntegerBit | kFractionBit)) != 0) {
       if (constraints.number.is_any()) return true;
@@ -110,6 +112,13 @@ StatusOr<bool> passes_schemas(SchemaContext& context, const bj::value& value, co
                                          [&](const bj::value* known) { return *known == value; }))
     return false;
   for (const Constraints::Group& group : constraints.groups) {
+    if (group.negated != nullptr) {
+      SchemaSet set;
+      set.add(group.negated);
+      TROUPE_ASSIGN_OR_RETURN(const bool holds, passes_schemas(context, value, set, depth + 1));
+      if (holds) return false;
+      continue;
+    }
     size_t count = 0;
     for (const bj::value* alternative : group.alternatives) {
       SchemaSet set;

@@ -1,6 +1,7 @@
 // Formats of JSON Schema as regular expressions: narrower than their standards where those are not regular or
 // allow what few readers take, never wider.
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
@@ -86,6 +87,12 @@ std::string_view format_regex(std::string_view format) {
   for (const auto& [name, regex] : formats)
     if (name == format) return regex;
   return {};
+}
+
+bool is_defined_format(std::string_view format) {
+  static constexpr std::array<std::string_view, 7> kOthers = {
+      "idn-email", "idn-hostname", "iri", "iri-reference", "uri-template", "relative-json-pointer", "regex"};
+  return !format_regex(format).empty() || std::find(kOthers.begin(), kOthers.end(), format) != kOthers.end();
 }
 
 }  // namespace troupe::grammar

@@ -45,6 +45,25 @@ RegexId multiple_expression(RegexSet& set, const Decimal& multiple) {
   return set.either(std::move(options));
 }
 
+// Digits that are no multiple, with no zeros at the end of more places than the multiple has.
+RegexId not_multiple_expression(RegexSet& set, const Decimal& multiple) {
+  const uint64_t scaled = std::stoull(multiple.whole + multiple.fraction);
+  const RegexId digit = set.byte_range('0', '9'), whole = set.repeat(digit, 1, RegexSet::kUnbounded);
+  const RegexId point = set.literal(".");
+  const auto most = static_cast<uint32_t>(multiple.fraction.size());
+  std::vector<RegexId> options = {set.concat(
+      std::array{whole, point, set.repeat(digit, most, RegexSet::kUnbounded), set.byte_range('1', '9')})};
+  uint64_t power = 1;
+  for (uint32_t places = most + 1; places-- > 0; power *= 10) {
+    const auto divisor = static_cast<uint32_t>(scaled / std::gcd(scaled, power));
+    const RegexId form =
+        places == 0 ? whole : set.concat(std::array{whole, point, set.repeat(digit, places, places)});
+    const RegexId divides = set.number({.kind = NumberTest::Kind::kMultiple, .divisor = divisor});
+    options.push_back(set.both({form, set.complement(divides)}));
+  }
+  return set.either(std::move(options));
+}
+
 // Digits of a number without its sign.
 RegexId plain_number(RegexSet& set, uint8_t types, uint32_t whole_digits) {
   const RegexId digit = set.byte_range('0', '9');
@@ -78,6 +97,11 @@ RegexId number_expression(RegexSet& set, const NumberConstraints& constraints, u
       conditions.push_back(bound_expression(set, bound, is_negative));
     for (const Decimal& multiple : constraints.multiples)
       conditions.push_back(multiple_expression(set, multiple));
+    for (const Decimal& multiple : constraints.not_multiples)
+      conditions.push_back(not_multiple_expression(set, multiple));
+    for (const Decimal& value : constraints.excluded)
+      conditions.push_back(set.either({bound_expression(set, {value, false, true}, is_negative),
+                                       bound_expression(set, {value, true, true}, is_negative)}));
     // (Minus zero would have to be compared as zero.)
     if (is_negative) conditions.push_back(set.number({.kind = NumberTest::Kind::kMoreThan, .whole = "0"}));
     const RegexId digits = set.both(std::move(conditions));
@@ -88,24 +112,35 @@ RegexId number_expression(RegexSet& set, const NumberConstraints& constraints, u
 
 StatusOr<RegexId> string_expression(RegexSet& set, const StringConstraints& constraints) {
   const JsonLexemes& lexemes = json_lexemes();
-  if (constraints.is_any()) return lexemes.string;
+  std::vector<std::string_view> formats = constraints.formats;
+  std::erase_if(formats, [](std::string_view format) { return !is_defined_format(format); });
+  // (What a pattern or a format matches is written in plain characters already.)
+  const bool is_written = !constraints.patterns.empty() || !formats.empty();
+  const bool is_plain = is_written || !constraints.not_patterns.empty() || !constraints.excluded.empty();
   const CountRange& length = constraints.length;
+  if (!is_plain && length.is_any()) return lexemes.string;
   if (length.min > 1'000'000 || (length.max != kNoMax && length.max > 1'000'000'000))
     return invalid_argument("minLength: too long");
   const uint32_t max = length.max == kNoMax ? RegexSet::kUnbounded : static_cast<uint32_t>(length.max);
   if (max < length.min) return RegexSet::kNothing;
-  const bool is_plain = !constraints.patterns.empty() || !constraints.formats.empty();
   const RegexId one = is_plain ? lexemes.plain_char : lexemes.text_char;
   std::vector<RegexId> conditions;
-  // (What a pattern or a format matches is written in plain characters already.)
-  if (!is_plain || !length.is_any())
+  if (!is_written || !length.is_any())
     conditions.push_back(set.repeat(one, static_cast<uint32_t>(length.min), max));
-  for (const std::string_view pattern : constraints.patterns) {
-    auto id = parse_regex(set, pattern, {.encoding = Encoding::kJsonString, .searches = true});
-    if (!id.ok()) return annotate(id.status(), "pattern");
-    conditions.push_back(*id);
+  for (const auto* patterns : {&constraints.patterns, &constraints.not_patterns}) {
+    for (const std::string_view pattern : *patterns) {
+      auto id = parse_regex(set, pattern, {.encoding = Encoding::kJsonString, .searches = true});
+      if (!id.ok()) return annotate(id.status(), "pattern");
+      conditions.push_back(patterns == &constraints.patterns ? *id : set.complement(*id));
+    }
   }
-  for (const std::string_view format : constraints.formats) {
+  for (const std::string_view text : constraints.excluded) {
+    std::string literal;
+    append_json_string(literal, text);
+    conditions.push_back(
+        set.complement(set.literal(std::string_view(literal).substr(1, literal.size() - 2))));
+  }
+  for (const std::string_view format : formats) {
     const std::string_view regex = format_regex(format);
     if (regex.empty())
       return invalid_argument(absl::StrCat("format: '", to_absl(format), "' cannot be enforced"));

@@ -16,7 +16,9 @@ RegexId number_expression(RegexSet& expressions, const NumberConstraints& constr
 StatusOr<RegexId> string_expression(RegexSet& expressions, const StringConstraints& constraints);
 // Whether the expression matches `text`, by derivatives.
 bool expression_matches(RegexSet& expressions, RegexId expression, std::string_view text);
-// A regular expression (parse_regex.h) for texts of a format; empty if the format is not known.
+// A regular expression (parse_regex.h) for texts of a format; empty if there is none.
 std::string_view format_regex(std::string_view format);
+// Whether JSON Schema defines the format. (Others say nothing about a value: 2020-12, validation, 7.2.3.)
+bool is_defined_format(std::string_view format);
 
 }  // namespace troupe::grammar

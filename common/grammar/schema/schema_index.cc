@@ -130,6 +130,12 @@ const bj::value* SchemaIndex::resolve(const bj::value* from, std::string_view re
   return follow(start, fragment);
 }
 
+std::string SchemaIndex::reference_to(const bj::value* value) {
+  std::string uri = absl::StrCat("urn:troupe:", absl::Hex(reinterpret_cast<uintptr_t>(value)));
+  names_.emplace(uri, value);
+  return uri;
+}
+
 std::string SchemaIndex::path(const bj::value* value) const {
   const auto place = places_.find(value);
   return place == places_.end() ? "#" : place->second.path;

@@ -12,6 +12,10 @@
 
 namespace troupe::grammar {
 
+inline std::string_view view(const bj::string& text) {
+  return {text.data(), text.size()};
+}
+
 class SchemaIndex {
  public:
   // `root` must outlive this. Errors (kInvalidArgument): nested too deeply.
@@ -22,6 +26,8 @@ class SchemaIndex {
   // A JSON pointer to a value of the document, "#" for its root; of a value made up for one of these
   // keywords, wherever add_path() says.
   std::string path(const bj::value* value) const;
+  // A reference that leads to `value`, which need not be one of the document's, from anywhere.
+  std::string reference_to(const bj::value* value);
   void add_path(const bj::value* value, std::string path) { places_[value].path = std::move(path); }
 
  private:

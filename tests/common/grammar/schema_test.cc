@@ -1,33 +1,10 @@
 #include <gmock/gmock.h>
 
-#include "common/grammar/front/front_ends.h"
-#include "tests/common/grammar/grammar_fixture.h"
+#include "tests/common/grammar/schema_fixture.h"
 
 namespace troupe::grammar_test {
 
 using ::testing::HasSubstr;
-
-static std::shared_ptr<const CompiledGrammar> schema_grammar(std::string_view schema,
-                                                             const JsonOptions& options = {}) {
-  auto rules = rules_of_json_schema(schema, options);
-  EXPECT_TRUE(rules.ok()) << schema << ": " << rules.status();
-  auto grammar = CompiledGrammar::make(*std::move(rules), small_vocabulary());
-  EXPECT_TRUE(grammar.ok()) << grammar.status();
-  return *grammar;
-}
-
-static std::string schema_error(std::string_view schema) {
-  const auto rules = rules_of_json_schema(schema, {});
-  return rules.ok() ? "accepted" : std::string(rules.status().message());
-}
-
-// A schema, values that it has, values that it has not.
-struct Case {
-  std::string_view schema;
-  std::vector<std::string_view> valid, invalid;
-};
-
-class SchemaKeywords : public ::testing::TestWithParam<Case> {};
 
 TEST_P(SchemaKeywords, AcceptWhatIsValid) {
   const auto grammar = schema_grammar(GetParam().schema);
@@ -245,10 +222,8 @@ INSTANTIATE_TEST_SUITE_P(
             {"1"}}));
 
 TEST(Schema, NamesTheKeywordThatCannotBeEnforced) {
-  EXPECT_THAT(schema_error(R"({"properties":{"a/b":{"not":{}}}})"),
-              HasSubstr("#/properties/a~1b/not: this keyword cannot be enforced"));
-  EXPECT_THAT(schema_error(R"({"items":{"if":{}}})"), HasSubstr("#/items/if:"));
-  EXPECT_THAT(schema_error(R"({"uniqueItems":true})"), HasSubstr("#/uniqueItems:"));
+  EXPECT_THAT(schema_error(R"({"properties":{"a/b":{"uniqueItems":true}}})"),
+              HasSubstr("#/properties/a~1b/uniqueItems: this keyword cannot be enforced"));
   EXPECT_THAT(schema_error(R"({"type":"object","minProperties":2})"),
               HasSubstr("#/minProperties: cannot be enforced past 1"));
   EXPECT_THAT(
@@ -259,15 +234,15 @@ TEST(Schema, NamesTheKeywordThatCannotBeEnforced) {
   EXPECT_THAT(schema_error(R"({"allOf":[{}],"unevaluatedProperties":false})"),
               HasSubstr("#/unevaluatedProperties: cannot be enforced beside allOf"));
   EXPECT_THAT(schema_error(R"({"$dynamicRef":"#a"})"), HasSubstr("#/$dynamicRef:"));
-  EXPECT_THAT(schema_error(R"({"dependentSchemas":{"a":{}}})"), HasSubstr("#/dependentSchemas:"));
-  EXPECT_THAT(schema_error(R"({"type":"string","format":"nonsense"})"),
-              HasSubstr("format: 'nonsense' cannot be enforced"));
+  EXPECT_THAT(schema_error(R"({"type":"string","format":"regex"})"),
+              HasSubstr("format: 'regex' cannot be enforced"));
   EXPECT_THAT(schema_error(R"({"type":"string","pattern":"(?=a)b"})"),
               HasSubstr("pattern: look-around is not supported"));
   EXPECT_THAT(schema_error(R"({"patternProperties":{"\\bx":{}}})"),
               HasSubstr("patternProperties '\\bx': word boundaries"));
-  EXPECT_THAT(schema_error(R"({"oneOf":[{"type":"integer"},{"type":"number"}]})"),
-              HasSubstr("#/oneOf: alternatives 0 and 1 may both hold"));
+  EXPECT_THAT(schema_error(R"({"oneOf":[{"format":"email"},{"format":"hostname"}]})"),
+              HasSubstr("#/oneOf: alternatives 0 and 1 may both hold, so that exactly one does cannot be "
+                        "enforced: what breaks 'format' cannot be enforced"));
   EXPECT_THAT(schema_error(R"({"$ref":"http://elsewhere/x"})"),
               HasSubstr("#/$ref: 'http://elsewhere/x' is not in this document"));
 }
