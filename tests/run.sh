@@ -33,8 +33,9 @@ while [ $# -gt 0 ]; do
   esac
 done
 
+TIMES=$(mktemp)
 set -m
-trap stop_step EXIT
+trap 'stop_step; rm -f "$TIMES"' EXIT
 trap 'exit 130' INT TERM
 export TROUPE_DATA=${TROUPE_DATA:-$(realpath -m ../shared/data)}
 
@@ -46,16 +47,25 @@ need_older_python
 [ -n "$QUICK" ] || need_cuda_toolkit
 
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=${CCACHE_MAXSIZE:-5G}
+# Sets PROCESSOR_S: of all commands that have ended.
+read_processor_s() {
+  times > "$TIMES"
+  PROCESSOR_S=$(awk 'NR == 2 { for (i = 1; i <= 2; ++i) { split($i, part, "[ms]"); total += 60 * part[1] + part[2] } } END { printf "%d", total }' "$TIMES")
+}
+PHASES=()
 build() {  # build PRESET LABEL TARGET… -- CMAKE_OPTION…
   local preset=$1 label=$2; shift 2
   local targets=()
   while [ $# -gt 0 ] && [ "$1" != -- ]; do targets+=("$1"); shift; done
   [ $# -eq 0 ] || shift
-  local begin=$SECONDS
+  local begin=$SECONDS used
+  read_processor_s; used=$PROCESSOR_S
   say "building $label"
   step cmake --preset "$preset" "$@" > /dev/null
   step cmake --build --preset "$preset" --target "${targets[@]}"
-  say "built $label in $((SECONDS - begin)) s"
+  read_processor_s
+  PHASES+=("building $label|$((SECONDS - begin)) s, $((PROCESSOR_S - used)) processor seconds")
+  say "built $label in ${PHASES[-1]#*|}"
 }
 # A tree that is made here, as CI's, is built in one go: libraries, too, many files at a time (cmake/troupe.cmake).
 UNITY=$([ -e build/CMakeCache.txt ] || echo -DTROUPE_UNITY=ON)
@@ -71,5 +81,8 @@ say "running"
 export TROUPE_FIGURES=$PWD/build/figures.jsonl
 # (ctest would begin with what failed last, and those that measure times would come last.)
 rm -f "$TROUPE_FIGURES" build/Testing/Temporary/LastTestsFailed.log
+for phase in "${PHASES[@]}"; do
+  printf '{"test": "run.sh", "name": "%s", "value": "%s", "goal": ""}\n' "${phase%|*}" "${phase#*|}" >> "$TROUPE_FIGURES"
+done
 tested() { ctest --test-dir build -j "$((3 * $(nproc)))" --output-on-failure --timeout 900 "$@" | tests/e2e/figures.py "$TROUPE_FIGURES" 30; }
 step tested "${FILTER[@]}"
