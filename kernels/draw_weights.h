@@ -36,7 +36,15 @@ TROUPE_HOST_DEVICE inline uint32_t logit_key(float logit) {
   return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
 }
 
-// The same, and NaN is greater than all.
+// The logit of a key.
+TROUPE_HOST_DEVICE inline float logit_of_key(uint32_t key) {
+  const uint32_t bits = (key & 0x80000000u) != 0 ? key & 0x7fffffffu : ~key;
+  float logit;
+  std::memcpy(&logit, &bits, sizeof(bits));
+  return logit;
+}
+
+// The key, and NaN is greater than all.
 TROUPE_HOST_DEVICE inline uint32_t best_key(float logit) {
   return logit == logit ? logit_key(logit) : 0xffffffffu;
 }

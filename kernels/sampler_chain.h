@@ -33,6 +33,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/chain_row.h"
 #include "kernels/sampling.h"
 
 namespace troupe {
@@ -57,6 +58,10 @@ std::vector<WeighedToken> chain_tokens(std::span<const float> logits, const Samp
 // row.known is a token, that is the one returned, as if it had been drawn. kNoDraw as draw_token(). REQUIRES:
 // as chain_tokens(), but any temperature
 int32_t draw_by_chain(std::span<const float> logits, const SampleRow& row);
+// The row as bytes. REQUIRES: as chain_tokens()
+ChainRow chain_row(const SampleRow& row, int32_t vocab);
+// Edits as LateEdits has them.
+void sort_late_edits(std::span<LogitEdit> edits);
 // Edits, masks and draws, by the row's chain where it has one. `drawn`: as edit_logits().
 int32_t edit_and_draw(std::span<float> logits, const SampleRow& row, const int32_t* drawn = nullptr);
 

@@ -51,8 +51,9 @@ struct SampleRow {
   // are not drawn. It is read when the row is drawn from.
   std::span<const uint32_t> mask = {};
 
-  // A device's rows that the host draws from, edited there.
-  bool is_drawn_by_host() const { return chain != nullptr || !mask.empty(); }
+  // Whether a draw on a device needs the host within its step: it makes the mask meanwhile, and the draw
+  // moves its μ on.
+  bool needs_host() const { return !mask.empty() || mirostat_mu != nullptr; }
 };
 
 // Drawn from a row for which softmax has no meaning: a logit is NaN or +inf, or all are -inf.

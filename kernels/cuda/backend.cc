@@ -358,9 +358,11 @@ StatusOr<int64_t> CudaBackend::reserve(const KvLayout& layout, const StepLimits&
 
 void CudaBackend::sample(const SampleParams& params) {
   check_params(params);
-  const auto [draws, edits] = inputs_.draws(params);
-  cuda::sample(launch_stream_, params, draws, edits);
-  draw_on_host(*this, params);
+  const DrawInputs inputs = inputs_.draws(params);
+  cuda::sample(launch_stream_, params, inputs);
+  if (inputs.chain_count == 0) return;
+  cuda::sample_chains(launch_stream_, params, inputs);
+  take_mirostat(*this, params, inputs_.chains(), inputs.mus);
 }
 
 void CudaBackend::copy_blocks(std::span<const BlockCopy> copies) {

@@ -122,8 +122,7 @@ void Engine::Impl::prepare(const Batch& batch) {
     }
     draws.push_back(sequence.draw_at(position, -1 - item.ids.back()));
     if (!draws.back().mask.empty()) next.masked.push_back(sequence.grammar());
-    // Where the host draws, the launch has waited for the step already.
-    next.must_wait |= draws.back().is_drawn_by_host();
+    next.must_wait |= draws.back().needs_host();
   }
   next.must_wait |= !shown.empty() || !next.scored.empty();
 }

@@ -15,13 +15,13 @@ namespace {
 // Rows per head product in visit_rows(): 38 MB of logits at a time for a vocabulary of 150,000.
 constexpr int32_t kScoringRowsMax = 64;
 
-// Shown and guided logits are awaited in the middle of the step, as those are that a device has the host draw
-// from.
+// Shown and guided logits are awaited in the middle of the step, as is mirostat's state; and masks are made
+// while what was launched before them is computed.
 StepKind kind_of(const Batch& batch, const StepDraws& draws) {
   const auto decodes = [](const BatchItem& item) { return item.ids.size() == 1 && item.samples; };
-  const auto is_hosts = [](const SampleRow& row) { return row.is_drawn_by_host(); };
+  const auto needs_host = [](const SampleRow& row) { return row.needs_host(); };
   const bool all = draws.shown.empty() && draws.guided.empty() &&
-                   std::none_of(draws.rows.begin(), draws.rows.end(), is_hosts) &&
+                   std::none_of(draws.rows.begin(), draws.rows.end(), needs_host) &&
                    std::all_of(batch.items.begin(), batch.items.end(), decodes);
   return all ? StepKind::kDecode : StepKind::kMixed;
 }

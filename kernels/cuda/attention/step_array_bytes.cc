@@ -47,6 +47,8 @@ ArrayBytes step_array_bytes(const AttentionLimits& limits, int32_t piece_keys, i
       {StepArray::kAttentionPieces, rounded(limits.requests * pieces, kPiecesStep) * kItem},
       {StepArray::kAttentionMerges, rounded(merges, kMergesStep) * static_cast<int64_t>(sizeof(MergeItem))},
       {StepArray::kDraws, limits.requests * static_cast<int64_t>(sizeof(DeviceDraw))},
+      {StepArray::kChains, limits.requests * static_cast<int64_t>(sizeof(DeviceChain))},
+      {StepArray::kMus, limits.requests * static_cast<int64_t>(sizeof(float))},
       {StepArray::kLogitEdits, limits.requests * kEditsOfMost * static_cast<int64_t>(sizeof(LogitEdit))},
   };
 }

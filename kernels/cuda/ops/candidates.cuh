@@ -9,14 +9,6 @@ namespace troupe::cuda::draws {
 // Behind top_k 40 there are some 60; behind top_p .9 of what a language model says some hundred.
 inline constexpr int kCandidatesMax = 2048;
 
-// The logit of a key (draw_weights.h).
-__device__ __forceinline__ float logit_of_key(uint32_t key) {
-  const uint32_t bits = (key & 0x80000000u) != 0 ? key & 0x7fffffffu : ~key;
-  float logit;
-  memcpy(&logit, &bits, sizeof(bits));
-  return logit;
-}
-
 struct Candidates {
   uint32_t keys[kCandidatesMax];
   int ids[kCandidatesMax];

@@ -22,8 +22,9 @@ void silu_mul(const LaunchStream& stream, const SiluMulParams& params);
 // `copies`: (from, to) pairs.
 void copy_blocks(const LaunchStream& stream, const BoundKv& kv, DType dtype, const int32_t* copies,
                  int64_t count);
-void sample(const LaunchStream& stream, const SampleParams& params, const DeviceDraw* rows,
-            const LogitEdit* edits);
+// Rows without a chain of samplers; and those with one.
+void sample(const LaunchStream& stream, const SampleParams& params, const DrawInputs& inputs);
+void sample_chains(const LaunchStream& stream, const SampleParams& params, const DrawInputs& inputs);
 
 struct RopeKvIndices {
   const int32_t* positions;

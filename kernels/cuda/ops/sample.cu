@@ -1,6 +1,7 @@
-// out[s] = the token drawn from logits[s] after its edits (sampling.h), the host's to the bit; or kNoDraw
+// out[s] = the token drawn from logits[s] after its edits and under its mask (sampling.h), the host's to the
+// bit; or kNoDraw
 //
-// logits (S, V) float32, edited in place · out (S) int32
+// logits (S, V) float32, edited in place · mask a bit a token, V / 8 bytes · out (S) int32
 // A block a row, whatever the batch. Weights are integers (draw_weights.h), so sums may be added up in any
 // order, by atomics too. A pass over a row is 4 · V bytes, which L2 has: some 10 µs at V = 128,256 for one
 // multiprocessor, with 64 bytes of each thread on their way at once. Passes: the best logit; with top_p the
@@ -17,66 +18,17 @@
 
 #include "kernels/cuda/device/device.cuh"
 #include "kernels/cuda/device/ptx.cuh"
-#include "kernels/cuda/ops/candidates.cuh"
+#include "kernels/cuda/ops/edit_row.cuh"
 #include "kernels/cuda/ops/ops.h"
+#include "kernels/cuda/ops/row_cuts.cuh"
 #include "kernels/draw_weights.h"
 
 namespace troupe::cuda {
 namespace draws {
 namespace {
 
-// Tokens that stay: those of `rank` and better.
-struct Cut {
-  Sum64 rank = 0;
-  __device__ __forceinline__ bool keeps(uint32_t key, int id) const {
-    return draw_rank(key, static_cast<uint32_t>(id)) >= rank;
-  }
-};
-
 // Tokens of at least a 2^13th of the mass: what a language model says has some hundred.
 constexpr int kCommonBits = 13;
-
-// A row's tokens: all of them, or its candidates.
-struct Row {
-  const float* logits;
-  int count;
-  float best, scale;
-  const Candidates* listed = nullptr;
-
-  __device__ __forceinline__ Sum64 weight_of(float logit) const { return draw_weight(logit, best, scale); }
-  template <typename Visit>
-  __device__ __forceinline__ void visit(const Visit& of_each) const {
-    if (listed != nullptr) {
-      listed->visit(of_each);
-    } else {
-      visit_tokens(logits, count, of_each);
-    }
-  }
-  // The sum of amount(id, logit); and, right behind it, the first id at which the sum passes `target`.
-  template <typename Amount>
-  __device__ Sum64 sum(const Amount& amount, Scratch& scratch) const {
-    if (listed == nullptr) return sum_by_shares(logits, count, amount, scratch);
-    Sum64 sum = 0;
-    listed->visit([&](int id, float logit) { sum += amount(id, logit); });
-    return block_reduce<kThreads>(sum, Sum(), scratch.warps);
-  }
-  template <typename Amount>
-  __device__ int passing(Sum64 target, const Amount& amount, Scratch& scratch) const {
-    if (listed != nullptr) return listed->find_passing(target, amount, scratch);
-    return find_passing(logits, count, target, amount, scratch);
-  }
-};
-
-// The cut after `worst`: among equals of its key the lowest ids stay, as many as reach its target.
-__device__ Cut cut_at(const Worst& worst, Sum64 unit, const Row& row, Scratch& scratch) {
-  if (!worst.found) return {};
-  const Sum64 kept = (worst.missing + unit - 1) / unit;  // of those with this key
-  if (kept * unit >= worst.of_this_key) return {Sum64{worst.key} << 32};
-  const auto is_equal = [&](int, float logit) { return Sum64{logit_key(logit) == worst.key}; };
-  row.sum(is_equal, scratch);
-  const int last = row.passing(kept - 1, is_equal, scratch);
-  return {draw_rank(worst.key, static_cast<uint32_t>(last))};
-}
 
 // The k best; the row's candidates are listed where they can be. own_best: the greatest key of the tokens
 // that a thread visits. REQUIRES: 0 < k < row.count
@@ -137,40 +89,13 @@ __device__ Cut cut_by_mass(Row& row, const Cut& cut, float top_p, Candidates& ca
   return {inner.rank > cut.rank ? inner.rank : cut.rank};
 }
 
-struct Rows {
-  float* logits;
-  int32_t count;  // V
-  const DeviceDraw* draws;
-  const LogitEdit* edits;
-};
-
-// Called by the whole block; afterwards the logits are visible to all of it.
-__device__ void edit_row(float* logits, const DeviceDraw& draw, const Rows& p) {
-  __shared__ bool is_new;  // the last token has no edit yet
-  const int32_t last = draw.last_drawn != nullptr ? *draw.last_drawn : -1;
-  if (threadIdx.x == 0) is_new = last >= 0;
-  __syncthreads();
-  for (int i = draw.first_edit + static_cast<int>(threadIdx.x); i < draw.end_edit; i += kThreads) {
-    LogitEdit edit = p.edits[i];
-    if (edit.token == last) {
-      edit = once_more(edit);
-      is_new = false;
-    }
-    logits[edit.token] = edited_logit(logits[edit.token], draw.penalties, edit);
-  }
-  __syncthreads();
-  if (threadIdx.x == 0 && is_new) {
-    logits[last] = edited_logit(logits[last], draw.penalties, {.token = last, .emitted_count = 1});
-  }
-  __syncthreads();
-}
-
 __global__ void __launch_bounds__(kThreads) sample_rows(Rows p) {
   __shared__ Scratch scratch;
   __shared__ Candidates candidates;
   await_launch_before();
   float* const logits = p.logits + int64_t{blockIdx.x} * p.count;
   const DeviceDraw draw = p.draws[blockIdx.x];
+  if (draw.has_chain) return;  // sample_chains()
   edit_row(logits, draw, p);
 
   Sum64 first = 0;
@@ -209,10 +134,10 @@ __global__ void __launch_bounds__(kThreads) sample_rows(Rows p) {
 }  // namespace
 }  // namespace draws
 
-void sample(const LaunchStream& stream, const SampleParams& params, const DeviceDraw* rows,
-            const LogitEdit* edits) {
+void sample(const LaunchStream& stream, const SampleParams& params, const DrawInputs& inputs) {
   if (params.rows.empty()) return;
-  const draws::Rows p{params.logits.as<float>(), static_cast<int32_t>(params.logits.shape[1]), rows, edits};
+  const draws::Rows p{params.logits.as<float>(), static_cast<int32_t>(params.logits.shape[1]), inputs.rows,
+                      inputs.edits, inputs.masks};
   const Grid grid{dim3(static_cast<unsigned>(params.rows.size())), draws::kThreads};
   launch("sample", draws::sample_rows, grid, stream, p);
 }

@@ -72,6 +72,15 @@ const void* StepArrays::bytes_of(StepArray which, const void* values, size_t byt
   return slot.found = found;
 }
 
+void* StepArrays::bytes_for(StepArray which, size_t bytes) {
+  Slot& slot = slots_[static_cast<size_t>(which)];
+  if (bytes > slot.capacity) {
+    before_change_();
+    grow(slot, bytes);
+  }
+  return slot.device;
+}
+
 // Null: there is no more room.
 const void* StepArrays::add_to_whole(const void* values, size_t bytes) {
   const size_t begin = whole_end();

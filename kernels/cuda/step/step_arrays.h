@@ -41,6 +41,9 @@ enum class StepArray : uint8_t {
   kAlibiSlopes,
   kCopies,
   kDraws,
+  kChains,
+  kMus,  // no values are sent: memory()
+  kMasks,
   kLogitEdits,
 };
 inline constexpr size_t kStepArrayCount = size_t{static_cast<uint8_t>(StepArray::kLogitEdits)} + 1;
@@ -76,6 +79,12 @@ class StepArrays {
     return of(which, values);
   }
 
+  // Room for so many values that kernels write, and of() never has; what it holds may be lost at each call.
+  template <typename T>
+  T* memory(StepArray which, size_t count) {
+    return static_cast<T*>(bytes_for(which, count * sizeof(T)));
+  }
+
   // Memory for arrays of so many bytes, at once. Returns what was taken of the device's.
   int64_t reserve(StepArray which, int64_t bytes);
   // And for those of one step, all together.
@@ -107,6 +116,7 @@ class StepArrays {
     const void* found = nullptr;
   };
   const void* bytes_of(StepArray which, const void* values, size_t bytes);
+  void* bytes_for(StepArray which, size_t bytes);
   size_t whole_end() const { return (whole_bytes_ + kAlignment - 1) / kAlignment * kAlignment; }
   const void* add_to_whole(const void* values, size_t bytes);
   const void* send_own(Slot& slot, const void* values, size_t bytes);
