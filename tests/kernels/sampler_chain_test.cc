@@ -16,120 +16,17 @@
 #include "kernels/exact_math.h"
 #include "kernels/ref/ref.h"
 #include "tests/common/sanitized.h"
+#include "tests/kernels/chain_cases.h"
 
 namespace troupe::sampler_chain_test {
 
+using kernel_testing::ChainCase;
+using kernel_testing::ChainCases;
+
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-struct Case {
-  std::vector<float> logits;
-  DrawParams draw;
-  SamplerChain chain;
-  float mu = 0;
-  std::vector<LogitEdit> edits = {};
-
-  SampleRow row() {
-    SampleRow row{.draw = draw, .penalties = {1.2f, 0.3f, 0.1f}, .edits = edits};
-    row.chain = &chain;
-    row.mirostat_mu = &mu;
-    return row;
-  }
-};
-
-class Cases {
- public:
-  template <typename T>
-  T one_of(std::initializer_list<T> values) {
-    return values.begin()[random_() % values.size()];
-  }
-  double uniform(double low, double high) {
-    return low + (high - low) * std::uniform_real_distribution<double>()(random_);
-  }
-  float real(double low, double high) { return static_cast<float>(uniform(low, high)); }
-
-  std::vector<float> logits(size_t vocab) {
-    std::normal_distribution<float> normal(0.0f, one_of({0.5f, 1.5f, 3.0f, 6.0f}));
-    std::vector<float> row(vocab);
-    for (float& logit : row) logit = normal(random_);
-    return row;
-  }
-  // One sampler by itself.
-  Case single(Sampler sampler, size_t vocab) {
-    Case c{logits(vocab), {.seed = random_(), .position = random_() % 500}, {}};
-    switch_on(sampler, c);
-    return c;
-  }
-  // Several, in any order.
-  Case several(size_t vocab) {
-    Case c{logits(vocab), {.seed = random_(), .position = random_() % 500}, {}};
-    for (size_t i = 0; i < kSamplerCount; ++i) {
-      if (random_() % 3 == 0) switch_on(static_cast<Sampler>(i), c);
-    }
-    if (random_() % 2 == 0) std::shuffle(c.chain.order.begin(), c.chain.order.end(), random_);
-    if (random_() % 5 == 0) {
-      c.chain.mirostat = one_of({1, 2});
-      c.chain.mirostat_tau = real(1, 8);
-      c.mu = real(1, 12);
-    }
-    for (int32_t id = 0; id < std::min<int32_t>(static_cast<int32_t>(vocab), 40); ++id)
-      c.edits.push_back({id, one_of({-1, 0, 2}), 0, one_of({0.0f, 1.5f})});
-    return c;
-  }
-
- private:
-  void switch_on(Sampler sampler, Case& c) {
-    SamplerChain& chain = c.chain;
-    switch (sampler) {
-      case Sampler::kPenalties:
-        return;  // where the order says so
-      case Sampler::kTopK:
-        c.draw.top_k = one_of({1, 3, 40, 6000});
-        return;
-      case Sampler::kTopA:
-        chain.top_a = real(0.01, 1);
-        return;
-      case Sampler::kTfs:
-        chain.tfs = real(0.3, 0.99);
-        return;
-      case Sampler::kTypicalP:
-        chain.typical_p = real(0.1, 0.99);
-        return;
-      case Sampler::kEpsilon:
-        chain.epsilon = real(1e-4, 9e-3);
-        return;
-      case Sampler::kEta:
-        chain.eta = real(1e-4, 9e-3);
-        return;
-      case Sampler::kTopP:
-        c.draw.top_p = real(0.1, 0.99);
-        return;
-      case Sampler::kMinP:
-        c.draw.min_p = real(0.01, 0.5);
-        return;
-      case Sampler::kTemperature:
-        c.draw.temperature = real(0.3, 2.5);
-        if (random_() % 2 == 0) return;
-        chain.has_dynamic_temperature = true;
-        chain.dynatemp_low = real(0, 1);
-        chain.dynatemp_high = real(1, 3);
-        chain.dynatemp_exponent = real(0.3, 3);
-        return;
-      case Sampler::kSmoothing:
-        chain.smoothing_factor = real(0.05, 2);
-        chain.smoothing_curve = one_of({1.0f, 1.0f, 2.5f, 4.5f});
-        return;
-      case Sampler::kXtc:
-        chain.xtc_probability = real(0.2, 1);
-        chain.xtc_threshold = one_of({0.02f, 0.1f, 0.3f, 0.6f});
-        return;
-    }
-  }
-
-  std::mt19937 random_{11};
-};
-
 // Whether the chain leaves the tokens that float64 says, each with its probability.
-bool agrees(Case& c) {
+bool agrees(ChainCase& c) {
   const std::vector<WeighedToken> fast = chain_tokens(c.logits, c.row());
   const std::vector<ref::ChainToken> truth = ref::chain_tokens(c.logits, c.row());
   double total = 0;
@@ -148,11 +45,11 @@ bool agrees(Case& c) {
 
 // A cut where one mass is the other's neighbour within single precision falls on either side, once in some
 // thousand rows.
-void expect_agreement(const std::function<Case(size_t)>& make, const std::string& what) {
+void expect_agreement(const std::function<ChainCase(size_t)>& make, const std::string& what) {
   int count = 0, wrong = 0;
   for (const size_t vocab : {size_t{1}, size_t{2}, size_t{3}, size_t{50}, size_t{1000}, size_t{7000}}) {
     for (int round = 0; round < eighth_if_sanitized(vocab > 5000 ? 16 : 240); ++round, ++count) {
-      Case c = make(vocab);
+      ChainCase c = make(vocab);
       wrong += agrees(c) ? 0 : 1;
     }
   }
@@ -160,7 +57,7 @@ void expect_agreement(const std::function<Case(size_t)>& make, const std::string
 }
 
 TEST(SamplerChain, EachSamplerIsItsFormulaInFloat64) {
-  Cases cases;
+  ChainCases cases;
   for (size_t i = 0; i < kSamplerCount; ++i) {
     const auto sampler = static_cast<Sampler>(i);
     expect_agreement([&](size_t vocab) { return cases.single(sampler, vocab); },
@@ -169,15 +66,15 @@ TEST(SamplerChain, EachSamplerIsItsFormulaInFloat64) {
 }
 
 TEST(SamplerChain, SeveralInAnyOrderAreTheirFormulasInFloat64) {
-  Cases cases;
+  ChainCases cases;
   expect_agreement([&](size_t vocab) { return cases.several(vocab); }, "several");
 }
 
 TEST(SamplerChain, AWrongThresholdIsSeen) {
-  Cases cases;
+  ChainCases cases;
   int wrong = 0;
   for (int round = 0; round < 200; ++round) {
-    Case c = cases.single(Sampler::kMinP, 1000);
+    ChainCase c = cases.single(Sampler::kMinP, 1000);
     const std::vector<WeighedToken> fast = chain_tokens(c.logits, c.row());
     c.draw.min_p *= 1.01f;
     wrong += chain_tokens(c.logits, c.row()).size() != fast.size() ? 1 : 0;
@@ -187,9 +84,9 @@ TEST(SamplerChain, AWrongThresholdIsSeen) {
 
 // The share of each token in 100,000 draws is its probability: chi squared over the likely ones.
 TEST(SamplerChain, DrawsFitTheDistribution) {
-  Cases cases;
+  ChainCases cases;
   for (int round = 0; round < 4; ++round) {
-    Case c = cases.single(Sampler::kTypicalP, 200);
+    ChainCase c = cases.single(Sampler::kTypicalP, 200);
     c.draw.temperature = 1.3f;
     c.draw.top_k = 30;
     c.chain.xtc_probability = round % 2 == 0 ? 1.0f : 0.0f;
@@ -215,7 +112,7 @@ TEST(SamplerChain, DrawsFitTheDistribution) {
 }
 
 TEST(SamplerChain, XtcIsRolledOnceAPositionWithItsProbability) {
-  Case c{{2.0f, 1.9f, 1.8f, -3.0f}, {.top_k = 3}, {}};
+  ChainCase c{{2.0f, 1.9f, 1.8f, -3.0f}, {.top_k = 3}, {}};
   c.chain.xtc_threshold = 0.1f;
   c.chain.xtc_probability = 0.3f;
   int excluded = 0;
@@ -233,10 +130,10 @@ TEST(SamplerChain, XtcIsRolledOnceAPositionWithItsProbability) {
 
 // Surprises of the tokens drawn come to tau on the average, from any start.
 TEST(SamplerChain, MirostatKeepsTheSurprise) {
-  Cases cases;
+  ChainCases cases;
   for (const int32_t mode : {1, 2}) {
     for (const float tau : {2.0f, 3.0f}) {
-      Case c{{}, {.seed = 5}, {}};
+      ChainCase c{{}, {.seed = 5}, {}};
       c.chain.mirostat = mode;
       c.chain.mirostat_tau = tau;
       c.mu = first_mirostat_mu(c.chain);
@@ -259,8 +156,8 @@ TEST(SamplerChain, MirostatKeepsTheSurprise) {
 
 // A token that is known moves the state on as the draw did: what follows is the same.
 TEST(SamplerChain, KnownTokensGiveMirostatItsStateAgain) {
-  Cases cases;
-  Case c = cases.single(Sampler::kTemperature, 500);
+  ChainCases cases;
+  ChainCase c = cases.single(Sampler::kTemperature, 500);
   c.chain.mirostat = 2;
   c.chain.mirostat_tau = 3;
   c.mu = first_mirostat_mu(c.chain);
@@ -282,9 +179,9 @@ TEST(SamplerChain, KnownTokensGiveMirostatItsStateAgain) {
 }
 
 TEST(SamplerChain, TemperatureZeroTakesTheBestWhateverIsOn) {
-  Cases cases;
+  ChainCases cases;
   for (int round = 0; round < 100; ++round) {
-    Case c = cases.several(300);
+    ChainCase c = cases.several(300);
     c.draw.temperature = 0;
     const auto best = std::max_element(c.logits.begin(), c.logits.end()) - c.logits.begin();
     EXPECT_EQ(draw_by_chain(c.logits, c.row()), best);
@@ -293,9 +190,9 @@ TEST(SamplerChain, TemperatureZeroTakesTheBestWhateverIsOn) {
 
 // Whatever numbers a request sends, logits stay numbers and every cut leaves a token that is there.
 TEST(SamplerChain, ExtremeParametersLeaveATokenToDraw) {
-  Cases cases;
+  ChainCases cases;
   for (int round = 0; round < 4000; ++round) {
-    Case c = cases.several(20 + static_cast<size_t>(round % 50));
+    ChainCase c = cases.several(20 + static_cast<size_t>(round % 50));
     c.draw.temperature = cases.one_of({2e-38f, 1e-36f, 1e-30f, 1e-10f, 2.0f});
     c.draw.top_p = cases.one_of({1e-6f, 0.5f, 0.9f, 1.0f});
     c.chain.typical_p = cases.one_of({1e-6f, 0.5f, 1.0f});
