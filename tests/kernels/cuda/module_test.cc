@@ -231,6 +231,20 @@ TEST(StepArrays, AnArrayWithoutValuesHasThePlaceOfOneWithSome) {
   EXPECT_EQ(place_of_edits(none), place_of_edits(edits));
 }
 
+// It stays where it is, unless there is not enough: then what uses it must be on its way.
+TEST(StepArrays, MemoryThatKernelsWriteToGrowsBetweenLaunches) {
+  int changes = 0;
+  cuda::Watchdog watchdog(kWaitsForEver);
+  cuda::StepArrays arrays(nullptr, watchdog, [&] { ++changes; });
+  arrays.reserve(cuda::StepArray::kMus, 4 * sizeof(float));
+  float* const place = arrays.memory<float>(cuda::StepArray::kMus, 4);
+  EXPECT_EQ(arrays.memory<float>(cuda::StepArray::kMus, 2), place);
+  EXPECT_EQ(changes, 0);
+  arrays.memory<float>(cuda::StepArray::kMus, 5)[4] = 1;
+  EXPECT_EQ(changes, 1);
+  EXPECT_EQ(arrays.sent_count(), 0);
+}
+
 TEST(StepArrays, ScratchIsLookedAtEachTime) {
   cuda::Watchdog watchdog(kWaitsForEver);
   cuda::StepArrays arrays(nullptr, watchdog, [] {});

@@ -23,7 +23,7 @@ const std::vector<std::string> kBackends{"cuda"};
 const std::vector<std::string> kBackends{"ref", "cpu", EMULATED_MODULE};
 #endif
 constexpr int kSteps = 6;
-constexpr int kLanes = 3;
+constexpr int kLanes = 4;
 constexpr int32_t kBlocksEach = 2;
 
 std::unique_ptr<ModelRunner> load(const std::string& backend, bool graphs = true, bool overlaps = true) {
@@ -42,11 +42,17 @@ std::unique_ptr<ModelRunner> load(const std::string& backend, bool graphs = true
   return runner.ok() ? std::move(*runner) : nullptr;
 }
 
-// One greedy; one drawn; one drawn under penalties, which change with every token.
+// One greedy; one drawn; two drawn under penalties, which change with every token, of which one by a chain of
+// samplers.
 SamplingParams sampling_of(int lane) {
   if (lane == 0) return {.temperature = 0};
   SamplingParams params{.temperature = 2.0f, .top_p = 0.95f, .seed = 5};
-  if (lane == 2) params.repetition_penalty = 1.5f, params.presence_penalty = 1, params.frequency_penalty = 2;
+  if (lane == 3) {
+    SamplerChain& chain = params.chain.emplace();
+    chain.xtc_probability = 0.5f;
+    chain.smoothing_factor = 0.2f;
+  }
+  if (lane >= 2) params.repetition_penalty = 1.5f, params.presence_penalty = 1, params.frequency_penalty = 2;
   return params;
 }
 
@@ -107,6 +113,7 @@ class Answers {
       answer.computed += item.count;
       SampleRow& row = draws.emplace_back();
       row.draw = draw_params(answer.sampling, static_cast<uint64_t>(step));
+      if (answer.sampling.chain) row.chain = &*answer.sampling.chain;
       if (answer.adjuster != nullptr) {
         row.penalties = answer.adjuster->penalties();
         row.edits = answer.adjuster->edits(static_cast<uint64_t>(step));

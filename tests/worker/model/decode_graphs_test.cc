@@ -137,6 +137,11 @@ class Lanes {
   int under_way_ = 0;
 };
 
+const SamplerChain& typical_chain() {
+  static const SamplerChain chain{.typical_p = 0.8f};
+  return chain;
+}
+
 TEST(DecodeGraphs, MostStepsOfOneBatchAreLaunchedAsTheyWere) {
   constexpr int kSteps = kSanitized ? 10 : 30;
   const auto runner = load({});
@@ -145,8 +150,12 @@ TEST(DecodeGraphs, MostStepsOfOneBatchAreLaunchedAsTheyWere) {
     Lanes lanes(*runner);
     for (int lane = 0; lane < count; ++lane) lanes.start(lane, 40 + 83 * lane % 300);
     const GraphCounts before = runner->graphs();
-    const std::vector<SampleRow> draws(static_cast<size_t>(count), {.draw = {.temperature = 0}});
-    for (int step = 0; step < kSteps; ++step) lanes.decode(count, draws);
+    std::vector<SampleRow> draws(static_cast<size_t>(count), {.draw = {.temperature = 0}});
+    if (count > 1) draws.back() = {.draw = {.temperature = 2}, .chain = &typical_chain()};
+    for (int step = 0; step < kSteps; ++step) {
+      draws.back().draw.position = static_cast<uint64_t>(step);
+      lanes.decode(count, draws);
+    }
     lanes.collect();
     const GraphCounts after = runner->graphs();
     EXPECT_EQ(after.launched - before.launched, kSteps);
@@ -159,9 +168,11 @@ TEST(DecodeGraphs, MostStepsOfOneBatchAreLaunchedAsTheyWere) {
 
 constexpr int kStepsOfSize = 3;
 
-// How the n-th step's row r is drawn: in some steps all alike, in some none as in the step before.
+// How the n-th step's row r is drawn: in some steps all alike, in some none as in the step before; of three
+// rows one always by a chain of samplers.
 SampleRow draw_of(int step, int row, std::span<const LogitEdit> edits) {
   const auto seed = static_cast<uint64_t>(100 * step + row);
+  if (row % 3 == 1) return {.draw = {.temperature = 2, .seed = seed}, .chain = &typical_chain()};
   switch ((step / 2 + (step % 5 == 0 ? row : 0)) % 4) {
     case 0:
       return {.draw = {.temperature = 0}};
