@@ -198,7 +198,8 @@ class Backend {
   virtual void normed_matmul(const RmsNormParams& norm, const MatmulParams& product);
   virtual void normed_gated_mlp(const RmsNormParams& norm, const GatedMlpParams& mlp);
   virtual void gather_rows(const GatherRowsParams& params) = 0;
-  // A token a row of logits (sampling.h), the same one on every backend.
+  // A token a row of logits (sampling.h), the same one on every backend. A device is waited for where a row
+  // has a μ (SampleRow::mirostat_mu), else not.
   virtual void sample(const SampleParams& params) = 0;
   virtual void copy_blocks(std::span<const BlockCopy> copies) = 0;
 };

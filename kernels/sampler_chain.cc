@@ -72,23 +72,23 @@ int32_t first_count(const SamplerChain& chain, int32_t top_k) {
   return kChainTokensMax;
 }
 
-// use(samplers) behind their run(); false where no token can be drawn.
+// use(samplers, tokens) behind their run(); false where no token can be drawn.
 template <typename Use>
 bool run_chain(std::span<const float> logits, const SampleRow& row, const Use& use) {
   const ChainRow bytes = chain_row(row, static_cast<int32_t>(logits.size()));
-  std::vector<uint64_t> tokens = best_tokens(logits, static_cast<size_t>(bytes.first_count));
-  if (tokens.empty()) return false;
-  std::vector<uint64_t> weights(tokens.size());
+  std::vector<uint64_t> ranks = best_tokens(logits, static_cast<size_t>(bytes.first_count));
+  if (ranks.empty()) return false;
+  std::vector<uint64_t> weights(ranks.size());
   std::vector<LogitEdit> edits;
   if (bytes.has_late_penalties) {
     edits.assign(row.edits.begin(), row.edits.end());
     sort_late_edits(edits);
   }
   HostTeam team;
-  chain::Samplers samplers(bytes, {edits.data(), static_cast<int32_t>(edits.size())}, team, tokens.data(),
-                           weights.data(), static_cast<int>(tokens.size()));
+  chain::Tokens tokens(team, ranks.data(), weights.data(), static_cast<int>(ranks.size()));
+  chain::Samplers samplers(bytes, {edits.data(), static_cast<int32_t>(edits.size())}, tokens);
   samplers.run();
-  use(samplers);
+  use(samplers, tokens);
   return true;
 }
 
@@ -120,9 +120,9 @@ ChainRow chain_row(const SampleRow& row, int32_t vocab) {
 
 std::vector<WeighedToken> chain_tokens(std::span<const float> logits, const SampleRow& row) {
   std::vector<WeighedToken> result;
-  run_chain(logits, row, [&](const auto& samplers) {
-    for (int i = 0; i < samplers.count(); ++i) {
-      if (samplers.weight(i) > 0) result.push_back({samplers.id(i), samplers.weight(i)});
+  run_chain(logits, row, [&](const auto&, const auto& tokens) {
+    for (int i = 0; i < tokens.count(); ++i) {
+      if (tokens.weight(i) > 0) result.push_back({tokens.id(i), tokens.weight(i)});
     }
   });
   return result;
@@ -131,7 +131,7 @@ std::vector<WeighedToken> chain_tokens(std::span<const float> logits, const Samp
 int32_t draw_by_chain(std::span<const float> logits, const SampleRow& row) {
   if (!(row.draw.temperature > 0)) return draw_token(logits, row.draw);
   ChainDraw drawn;
-  if (!run_chain(logits, row, [&](auto& samplers) { drawn = samplers.draw(); })) return kNoDraw;
+  if (!run_chain(logits, row, [&](auto& samplers, const auto&) { drawn = samplers.draw(); })) return kNoDraw;
   if (row.chain->mirostat != 0) *row.mirostat_mu = drawn.mirostat_mu;
   return drawn.id;
 }

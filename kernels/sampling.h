@@ -17,6 +17,10 @@
 // frequency, presence; then temperature and cuts) and for the two that it has Transformers'
 // (_get_logits_processor: sequence bias, then repetition penalty, then the warpers). Each touches one logit
 // for itself, so only ids seen or biased cost anything, and the order among them does not matter.
+//
+// A device makes the edits, applies the mask and draws, by a chain of samplers too, from logits that stay
+// there; DRY's penalties and a grammar's mask come from the host, which follows the history
+// (logit_adjuster.h, answer_grammar.h).
 
 #include <cstdint>
 #include <span>
@@ -51,8 +55,8 @@ struct SampleRow {
   // are not drawn. It is read when the row is drawn from.
   std::span<const uint32_t> mask = {};
 
-  // Whether a draw on a device needs the host within its step: it makes the mask meanwhile, and the draw
-  // moves its μ on.
+  // Whether a device's draw needs the host within its step: that makes the mask while the logits are
+  // computed, or waits for the μ that the draw leaves. All else of a draw is the device's.
   bool needs_host() const { return !mask.empty() || mirostat_mu != nullptr; }
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// What comes before a draw: the edits of a row's logits (sampling.h), and its mask. By one block of kThreads,
-// all of it together.
+// Edits of a row's logits before its draw (sampling.h), and its mask: by one block of kThreads, all of it
+// together.
 
 #include "kernels/cuda/ops/row_passes.cuh"
 #include "kernels/cuda/step/device_draws.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-// Which of a row's tokens stay, and where a sum over them passes a number (sample.cu).
+// The tokens of a row that stay, and where a sum over them passes a number (sample.cu).
 
 #include "kernels/cuda/ops/candidates.cuh"
 

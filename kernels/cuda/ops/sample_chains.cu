@@ -9,8 +9,7 @@
 // longest one, so that such chains have four blocks on a multiprocessor.
 //
 // The samplers' passes are of integers, or of a token for itself; what must be added up in one order has 64
-// lanes (kSumLanes). Step by step, by one thread, goes typical_p: some hundred cycles for a token that it
-// leaves, twice. Not measured: where the time goes on a GPU.
+// lanes (kSumLanes). Not measured: where the time goes on a GPU.
 
 #include "kernels/cuda/device/check_cuda.h"
 #include "kernels/cuda/device/device.cuh"
@@ -30,7 +29,7 @@ struct Chains {
   int32_t tokens_max;  // of one
 };
 
-// Ranks of the `count` best tokens but those of -inf, in any order; returns how many there are.
+// Brings ranks of the `count` best tokens but those of -inf, in any order; returns how many there are.
 __device__ int collect_best(const float* logits, int vocab, int count, uint64_t* tokens, Scratch& scratch) {
   __shared__ int found;
   if (threadIdx.x == 0) found = 0;
@@ -71,13 +70,14 @@ __global__ void __launch_bounds__(kThreads) sample_row_chains(Rows p, Chains cha
     return;
   }
 
-  auto* const tokens = reinterpret_cast<uint64_t*>(memory);
-  const int count = collect_best(logits, p.count, of.row.first_count, tokens, scratch);
+  auto* const ranks = reinterpret_cast<uint64_t*>(memory);
+  const int count = collect_best(logits, p.count, of.row.first_count, ranks, scratch);
   BlockTeam team{scratch, lanes};
-  team.sort(tokens, count);
+  team.sort(ranks, count);
+  chain::Tokens tokens(team, ranks, ranks + chains.tokens_max, count);
   const bool is_late = draw.edits_are_late;
   const LateEdits late{p.edits + draw.first_edit, is_late ? draw.end_edit - draw.first_edit : 0};
-  chain::Samplers samplers(of.row, late, team, tokens, tokens + chains.tokens_max, count);
+  chain::Samplers samplers(of.row, late, tokens);
   samplers.run();
   const ChainDraw drawn = samplers.draw();
   if (threadIdx.x != 0) return;

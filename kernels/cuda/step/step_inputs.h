@@ -45,7 +45,7 @@ class StepInputs {
     inputs.edits = arrays_.of_scratch(StepArray::kLogitEdits, draws_.edits);
     return inputs;
   }
-  // Those of the last draws().
+  // As the last draws() had them.
   std::span<const DeviceChain> chains() const { return draws_.chains; }
 
  private:
