@@ -53,6 +53,10 @@ struct StepToken {
   // kept_count.
   int32_t settled_count = 0;
   int32_t kept_count = -1;
+  // Tokens of the answer behind `token` that nothing has to be drawn for: the next steps compute all of them,
+  // in chunks, and draw behind the last. REQUIRES: no step is in flight; at most Scheduler::tokens_left() of
+  // them; the request has ids and no companion, and is not provisional.
+  std::span<const TokenId> run = {};
 };
 
 struct Batch {

@@ -177,11 +177,12 @@ void BlockTables::finish_copy(ScheduledRequest& request) {
 }
 
 bool BlockTables::grow(ScheduledRequest& request) {
-  if (blocks_for(request.known_count) <= count_of(request.blocks.size())) return true;
-  make_free(1);
-  const BlockId block = pool_.allocate();
-  if (block < 0) return false;
-  request.blocks.push_back(block);
+  while (count_of(request.blocks.size()) < blocks_for(request.known_count)) {
+    make_free(1);
+    const BlockId block = pool_.allocate();
+    if (block < 0) return false;
+    request.blocks.push_back(block);
+  }
   return true;
 }
 

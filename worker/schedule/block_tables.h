@@ -56,7 +56,7 @@ class BlockTables {
   // While request.copy_from is set: the copy that its next step has to make; and: it was made.
   KvCopy copy_of(const ScheduledRequest& request) const;
   void finish_copy(ScheduledRequest& request);
-  // Takes a block for the last known id, if it needs one; false: none is left.
+  // Takes the blocks that the known ids need beyond its own; false: none is left, and it keeps those taken.
   bool grow(ScheduledRequest& request);
   // In a simulation, for decodes that are counted (counted_decodes.h); which block each has matters only at
   // materialize(). reserve_block() is grow() for one of them, unreserve_block() takes it back.

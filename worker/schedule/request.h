@@ -8,7 +8,7 @@
 //   [0, cached_count)                KV found in the prefix cache at (last) admission; of the last block
 //                                    perhaps only a part, which is copied
 //   [cached_count, computed_count)   KV computed by own steps
-//   [computed_count, known_count)    still to be computed; exactly one id while decoding
+//   [computed_count, known_count)    still to be computed; one id while decoding, or one and a run behind it
 
 #include <algorithm>
 #include <cstdint>
@@ -135,7 +135,8 @@ struct alignas(64) ScheduledRequest {
     return partner != nullptr && partner->announced >= 0 &&
            partner->block_hashes[static_cast<size_t>(partner->announced)] == hash;
   }
-  bool has_all_tokens() const { return emitted_count() >= max_new_count; }
+  int32_t tokens_left() const { return max_new_count - emitted_count(); }
+  bool has_all_tokens() const { return tokens_left() <= 0; }
   // The first ids that no rewind takes back, of `count`, without the last of them: it may have to be computed
   // again, so its block stays the request's own.
   int32_t lasting_of(int32_t count) const {

@@ -166,6 +166,11 @@ uint64_t Scheduler::pin_change_count() const {
   return impl_->state.tables.pins().change_count;
 }
 
+int32_t Scheduler::tokens_left(RequestId id) const {
+  const ScheduledRequest* const request = impl_->state.queues.find(id);
+  return request == nullptr ? 0 : request->tokens_left();
+}
+
 int32_t Scheduler::cached_count(RequestId id) const {
   const ScheduledRequest* const request = impl_->state.queues.find(id);
   return request == nullptr ? -1 : request->first_cached_count;

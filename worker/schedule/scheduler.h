@@ -19,6 +19,8 @@
 //   next block does, the request goes on in a copy of it (Batch::copies).
 // - A request behind one that does not fit may pass it if it fits itself; the oldest waiting request cannot
 //   be passed for ever (max_passes). add() refuses requests that can never run.
+// - A draw may bring further tokens that are known without one (StepToken::run). They are computed as a prompt
+//   is, in chunks, before all prefills; one of them is computed in each step, as if it had been drawn.
 // - Tokens of a provisional request may be taken back until they are settled (StepToken): what is computed of
 //   them counts for nothing and is never cached. The KV that stays is as if they had not been.
 // - A request with a companion (NewRequest) takes two places, and the two are admitted and preempted as one.
@@ -84,6 +86,8 @@ class Scheduler {
   std::vector<Hash128> pins() const;
   uint64_t pin_change_count() const;
 
+  // How many tokens its answer may still get; 0 for an unknown id.
+  int32_t tokens_left(RequestId id) const;
   // Tokens found cached at first admission, for usage; -1 while never admitted.
   int32_t cached_count(RequestId id) const;
   const SchedulerStats& stats() const;

@@ -91,6 +91,7 @@ void StepCommit::resolve(std::span<const StepToken> tokens, TimePoint now, std::
       ScheduledRequest& request = *entry.request;
       set_token(request, token);
       if (request.partner != nullptr) set_token(*request.partner, token);
+      if (!token.run.empty()) append_run(request, token.run);
       if (request.spec.provisional) settle(request, token);
       if (request.rewind_to >= 0 || !(token.finished || request.has_all_tokens())) continue;
       request.stopped = true;
@@ -105,6 +106,17 @@ void StepCommit::resolve(std::span<const StepToken> tokens, TimePoint now, std::
   unresolved_ = false;
   if (!step_.in_flight) end_stopped();
   if (state_.config.tpot_budget > Duration::zero()) learn_cost(now);
+}
+
+void StepCommit::append_run(ScheduledRequest& request, std::span<const TokenId> run) {
+  TROUPE_CHECK(!step_.in_flight, "a run of tokens comes before the step behind it is planned");
+  TROUPE_CHECK(!request.ids.empty() && request.partner == nullptr && !request.spec.provisional,
+               "a run of tokens of a request that has none");
+  const auto count = static_cast<int32_t>(run.size());
+  TROUPE_CHECK(count <= request.tokens_left(), "a run of more tokens than the answer may have");
+  request.ids.insert(request.ids.end(), run.begin(), run.end());
+  request.known_count += count;
+  state_.queues.set_pending(request, request.rest_count());
 }
 
 void StepCommit::settle(ScheduledRequest& request, const StepToken& token) {

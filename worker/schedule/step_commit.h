@@ -43,6 +43,7 @@ class StepCommit {
   void advance_item(ScheduledRequest& request, const BatchItem& item);
   void advance_companion(ScheduledRequest& companion);
   static void set_token(ScheduledRequest& request, const StepToken& token);
+  void append_run(ScheduledRequest& request, std::span<const TokenId> run);
   void settle(ScheduledRequest& request, const StepToken& token);
   void end_stopped();
   void learn_cost(TimePoint now);

@@ -59,6 +59,7 @@ void StepPlanner::plan() {
 void StepPlanner::plan_merged() {
   plan_decodes();
   limit_prefill();
+  extend_runs();
   plan_prefills();
   // Blocks that preemption freed are for running requests; admitting now would only preempt again.
   if (!preempted_) admit_waiting();
@@ -72,6 +73,7 @@ bool StepPlanner::plan_prompts() {
   if (!in_batches) admit_waiting();
   if (!batch_.empty()) return true;
   plan_decodes();
+  extend_runs();
   return batch_.empty();
 }
 
@@ -94,7 +96,28 @@ void StepPlanner::list_decodes() {
     }
     // (One that is provisional may have all its tokens, and not know yet whether they stay.)
     if (r.phase != RequestPhase::kDecode || budget_ == 0 || r.has_all_tokens()) continue;
-    if (grow_or_preempt(r)) add_item(r, 1, 1);
+    if (!grow_or_preempt(r)) continue;
+    add_item(r, 1, 1);
+    has_runs_ |= r.rest_count() > 1;
+  }
+}
+
+// Tokens that the decodes could take beyond one each; `start`: where the oldest would.
+int64_t StepPlanner::count_run_tokens(int32_t& start) const {
+  int64_t count = 0;
+  for (size_t i = batch_.items.size(); has_runs_ && i-- > 0;) {
+    const int32_t rest = step_.requests[i]->rest_count() - batch_.items[i].count;
+    if (rest > 0) start = batch_.items[i].start;
+    count += rest;
+  }
+  return count;
+}
+
+// Every decode has its one token; runs take what they can of the others before any prefill does.
+void StepPlanner::extend_runs() {
+  for (size_t i = 0; has_runs_ && i < batch_.items.size(); ++i) {
+    const int32_t count = std::min(step_.requests[i]->rest_count() - batch_.items[i].count, budget_);
+    if (count > 0) extend_item(i, count);
   }
 }
 
@@ -146,7 +169,7 @@ void StepPlanner::preempt(Request& request) {
 void StepPlanner::limit_prefill() {
   if (config_.tpot_budget <= Duration::zero() || batch_.empty() || budget_ == 0) return;
   int32_t start = 0;
-  int64_t wanted = 0;
+  int64_t wanted = count_run_tokens(start);
   for (const Request* r : queues_.prefilling()) {
     if (wanted == 0) start = r->computed_count;
     wanted += r->chunked_count();
@@ -206,15 +229,9 @@ bool StepPlanner::give_chunk(Request& request) {
 // The oldest gets the tokens held for it that no request with less to do took.
 void StepPlanner::finish_oldest() {
   if (held_ == 0) return;
-  BatchItem& item = batch_.items[oldest_item_];
-  const int32_t count = std::min(oldest_->chunked_count() - item.count, held_ / price_of(*oldest_));
+  const int32_t rest = oldest_->chunked_count() - batch_.items[oldest_item_].count;
+  extend_item(oldest_item_, std::min(rest, held_ / price_of(*oldest_)));
   held_ = 0;
-  const int32_t scored_before = item.scored.count;
-  step_.load.add_prefill(item.start + item.count, count);
-  set_count(item, *oldest_, item.count + count);
-  step_.load.scored_rows += item.scored.count - scored_before;
-  batch_.token_count += count;
-  budget_ -= count;
 }
 
 // Oldest first. Requests whose prefix another one is computing stay where they are; those that do not fit may
@@ -329,6 +346,17 @@ void StepPlanner::set_count(BatchItem& item, const Request& request, int32_t cou
   if (request.ids.empty()) return;
   item.ids = std::span<const TokenId>(request.ids)
                  .subspan(static_cast<size_t>(item.start), static_cast<size_t>(count));
+}
+
+// The item gets so many tokens more.
+void StepPlanner::extend_item(size_t index, int32_t count) {
+  BatchItem& item = batch_.items[index];
+  const int32_t scored_before = item.scored.count;
+  step_.load.add_prefill(item.start + item.count, count);
+  set_count(item, *step_.requests[index], item.count + count);
+  step_.load.scored_rows += item.scored.count - scored_before;
+  batch_.token_count += count;
+  budget_ -= count;
 }
 
 // `price`: what a token of it takes of the budget; the last may cost more than is left.

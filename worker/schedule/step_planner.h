@@ -28,6 +28,8 @@ class StepPlanner {
   bool plan_prompts();
   void plan_decodes();
   void list_decodes();
+  int64_t count_run_tokens(int32_t& start) const;
+  void extend_runs();
   void count_decodes();
   void limit_prefill();
   void plan_prefills();
@@ -43,6 +45,7 @@ class StepPlanner {
   void start_running(Request& request);
   void start_one(Request& request);
   void set_count(BatchItem& item, const Request& request, int32_t count) const;
+  void extend_item(size_t index, int32_t count);
   void add_item(Request& request, int32_t count, int32_t price);
 
   SchedulerState& state_;
@@ -55,6 +58,7 @@ class StepPlanner {
 
   int32_t budget_;             // tokens that the step may still take
   double seconds_max_ = 0;     // how long it may take for the sake of its decodes; 0: as long as it takes
+  bool has_runs_ = false;      // some decode has more ids to compute than the one that its item has
   bool time_cuts_ = false;     // it has less prefill for their sake
   Request* oldest_ = nullptr;  // the oldest that prefills; it has an item
   size_t oldest_item_ = 0;     // index of that item

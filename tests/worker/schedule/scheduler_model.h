@@ -36,6 +36,7 @@ struct ModelRequest {
   int32_t pin_blocks = 0;   // that it may pin
   bool provisional = false;
   int32_t settled_count = 0;   // of a provisional request's answer
+  int32_t run_count = 0;       // of the last of `ids`, while they are not computed
   bool rewound = false;        // while a step was under way that computes for it in vain
   int32_t unresolved = -1;     // the scheduler does not know the last of `ids`, but its place in the step
   bool has_companion = false;  // which is another of these, by the id with kCompanionBit
@@ -89,6 +90,9 @@ class Machine {
   int64_t corrupt() const { return corrupt_; }
   int64_t pairs() const { return pairs_; }
   int64_t pairs_preempted() const { return pairs_preempted_; }
+  int64_t runs() const { return runs_; }
+  int64_t runs_computed_in_parts() const { return runs_computed_in_parts_; }
+  int64_t runs_preempted() const { return runs_preempted_; }
   int64_t rewinds() const { return rewinds_; }
   int64_t rewinds_to_prompt() const { return rewinds_to_prompt_; }
 
@@ -102,6 +106,7 @@ class Machine {
     bool vain = false;                           // of a request whose tokens were taken back meanwhile
     bool of_companion = false;                   // draws nothing
     int32_t settled_count = 0, kept_count = -1;  // StepToken's
+    std::vector<TokenId> run{};                  // likewise
   };
 
   int pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
@@ -252,7 +257,8 @@ class Machine {
     // A background request that made way may be in the step again.
     for (const RequestId id : batch.preempted) {
       pairs_preempted_ += requests_.at(id).has_companion;
-      for_both(id, [](ModelRequest& r) {
+      for_both(id, [&](ModelRequest& r) {
+        runs_preempted_ += r.decoding && r.run_count > 0;
         r.computed_count = -1;
         r.decoding = false;
         r.admitted = true;  // if only to a batch, of which no step was about it
@@ -284,10 +290,16 @@ class Machine {
     for (const BatchItem& item : batch.items) {
       ModelRequest& r = requests_.at(key_of(item));
       if (!r.finished && !r.rewound) r.computed_count = item.start + static_cast<int32_t>(item.ids.size());
+      runs_computed_in_parts_ += r.run_count > 0 && r.decoding && !item.samples;
+      if (item.samples) r.run_count = 0;
     }
     if (ahead_) scheduler_.advance();
     take(std::move(sampled));
-    if (!ahead_) resolve();
+    if (!ahead_ || any_run()) resolve();
+  }
+
+  bool any_run() const {
+    return std::any_of(last_.begin(), last_.end(), [](const Sampled& s) { return !s.run.empty(); });
   }
 
   // Checks which requests share the step.
@@ -398,11 +410,24 @@ class Machine {
         each.decoding = true;
         if (ahead_) each.unresolved = static_cast<int32_t>(i);
       });
-      const int32_t emitted_count = static_cast<int32_t>(r.ids.size()) - r.prompt_count;
       corrupt_ += last_[i].corrupt = pick(0, 49) == 0;
+      if (!last_[i].corrupt) add_run(last_[i].id, last_[i].run);
+      const int32_t emitted_count = static_cast<int32_t>(r.ids.size()) - r.prompt_count;
       last_[i].ends = last_[i].corrupt || last_[i].token == kStopToken || emitted_count >= r.max_new_count;
       last_[i].may_end = last_[i].ends || r.cut_to_fit;
     }
+  }
+
+  // Some draws bring further tokens. The step behind must not be planned before they are known.
+  void add_run(RequestId id, std::vector<TokenId>& run) {
+    ModelRequest& r = requests_.at(id);
+    if (r.provisional || r.has_companion || pick(0, 5) > 0) return;
+    const int32_t left = scheduler_.tokens_left(id) - (ahead_ ? 0 : 1);  // the draw is not known to it yet
+    ASSERT_LE(left, r.max_new_count - (static_cast<int32_t>(r.ids.size()) - r.prompt_count));
+    run = random_ids(std::min(pick(1, 40), left));
+    r.ids.insert(r.ids.end(), run.begin(), run.end());
+    r.run_count = static_cast<int32_t>(run.size());
+    runs_ += !run.empty();
   }
 
   void resolve() {
@@ -411,8 +436,8 @@ class Machine {
     std::vector<StepToken> tokens;
     for (Sampled& s : last_) {
       settle(s);
-      tokens.push_back(
-          {s.id, s.token, s.corrupt || s.token == kStopToken, s.corrupt, s.settled_count, s.kept_count});
+      tokens.push_back({s.id, s.token, s.corrupt || s.token == kStopToken, s.corrupt, s.settled_count,
+                        s.kept_count, s.run});
     }
     now_ += std::chrono::microseconds(pick(1, 30'000) * (pick(0, 20) == 0 ? 100 : 1));
     std::vector<RequestId> finished;
@@ -496,6 +521,7 @@ class Machine {
   int64_t partial_hits_ = 0, pins_ = 0, refused_beside_pins_ = 0, cut_short_ = 0, computed_in_vain_ = 0;
   int64_t pairs_ = 0;  // steps that drew for one
   int64_t pairs_preempted_ = 0;
+  int64_t runs_ = 0, runs_computed_in_parts_ = 0, runs_preempted_ = 0;
   int64_t corrupt_ = 0, rewinds_ = 0, rewinds_to_prompt_ = 0;
   int64_t prompts_before_decodes_ = 0, batches_ = 0;  // of more than one request
   TimePoint now_{};
