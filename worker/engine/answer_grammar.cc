@@ -6,6 +6,12 @@
 
 namespace troupe {
 
+namespace {
+
+constexpr size_t kForcedBytesMax = 256;  // that are looked at at a time
+
+}  // namespace
+
 GrammarState::GrammarState(const AnswerGrammar& grammar, const std::vector<TokenId>& stop_token_ids,
                            bool ignores_ends, std::span<const TokenId> sent)
     : matcher_(grammar.compiled),
@@ -47,6 +53,19 @@ void GrammarState::fill_mask() {
   if (!ends_.empty() && matcher_.is_accepting()) {
     for (const TokenId token : ends_) allow(token);
   }
+}
+
+// (An error comes again with the mask of the draw.)
+ForcedText GrammarState::forced_text() {
+  ForcedText text;
+  if (!error_.ok()) return text;
+  const auto forced = matcher_.forced_bytes(kForcedBytesMax);
+  if (!forced.ok() || forced->empty()) return text;
+  text.bytes = forced->substr(0, forced->find(grammar::kMarkByte));
+  if (text.bytes.size() < forced->size() || !matcher_.accept_text(text.bytes).value_or(false)) return text;
+  text.completes = matcher_.is_finished();
+  matcher_.rollback(1);
+  return text;
 }
 
 void GrammarState::accept(TokenId token) {

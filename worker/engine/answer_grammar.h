@@ -11,6 +11,7 @@
 
 #include "common/core/status.h"
 #include "common/grammar/grammar.h"
+#include "worker/engine/forced_tokens.h"
 #include "worker/kv/types.h"
 
 namespace troupe {
@@ -31,6 +32,8 @@ class GrammarState {
   // A bit for every token, valid between fill_mask() and the next accept().
   std::span<const uint32_t> mask() const { return mask_; }
   void fill_mask();
+  // The text that must come next, as far as it is one and no special token; nothing where an end may come.
+  ForcedText forced_text();
   // Takes the answer's next token in.
   void accept(TokenId token);
   // Keeps the answer's first tokens alone.

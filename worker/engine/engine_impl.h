@@ -3,6 +3,7 @@
 // State shared by engine.cc (callers, on any thread) and engine_loop.cc (the compute thread).
 
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -103,6 +104,8 @@ struct Engine::Impl {
   void finish_step();
   void publish_pins();
   void accept(const StepOutput& output);
+  void take_token(Sequence& sequence, TokenEvent event, uint64_t position, StepToken& result);
+  void append_forced(Sequence& sequence, const Drawn& drawn, StepToken& result);
   void score_prompts();
   void attach_prompt_scores();
   void fail_unsampled();
@@ -131,7 +134,8 @@ struct Engine::Impl {
   TimePoint last_end = TimePoint::min();
   // The collected step's results.
   std::vector<StepToken> tokens;
-  std::vector<TokenEvent> events;  // only for requests that still exist; a request's in order
+  std::deque<std::vector<TokenId>> runs;  // of `tokens`
+  std::vector<TokenEvent> events;         // only for requests that still exist; a request's in order
   std::vector<RequestId> finished;
 
   const SteadyClock clock;

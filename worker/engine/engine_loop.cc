@@ -7,6 +7,12 @@
 
 namespace troupe {
 
+namespace {
+
+constexpr int32_t kRunMax = 256;  // forced tokens of a request in one step
+
+}  // namespace
+
 void Engine::Impl::loop() {
   Commands commands;
   while (take_commands(commands)) {
@@ -162,8 +168,36 @@ void Engine::Impl::publish_pins() {
   published.pins = {names.begin(), names.end()};
 }
 
+// Decides whether the token ends the answer, and hands it on.
+void Engine::Impl::take_token(Sequence& sequence, TokenEvent event, uint64_t position, StepToken& result) {
+  const Sequence::End end = sequence.end_at(event.token, options.eos_token_ids);
+  result.finished = end != Sequence::End::kNone;
+  event.is_stop_token = end == Sequence::End::kRequest;
+  if (result.finished) event.finish = FinishReason::kStop;
+  sequence.settle(std::move(event), position, result, events);
+}
+
+// The tokens that must follow the one drawn: the next step computes them and draws behind them.
+void Engine::Impl::append_forced(Sequence& sequence, const Drawn& drawn, StepToken& result) {
+  const auto count_max = static_cast<size_t>(std::clamp(scheduler.tokens_left(drawn.id), 0, kRunMax));
+  std::vector<TokenId>& run = runs.emplace_back();
+  while (!result.finished && run.size() < count_max) {
+    const uint64_t position = drawn.position + 1 + run.size();
+    const std::optional<TokenId> token = sequence.forced(position);
+    if (!token) break;
+    TokenEvent event;
+    event.id = drawn.id;
+    event.cached_count = sequence.cached_count;
+    event.token = run.emplace_back(sequence.accept(*token, position));
+    take_token(sequence, std::move(event), position, result);
+  }
+  result.run = run;
+  metrics.forced(run.size());
+}
+
 void Engine::Impl::accept(const StepOutput& output) {
   tokens.clear();
+  runs.clear();
   events.clear();
   for (const Drawn& drawn : under_way->drawn) {
     const auto found = sequences.find(drawn.id);
@@ -193,11 +227,8 @@ void Engine::Impl::accept(const StepOutput& output) {
       const float* const row = output.logits.as<const float>() + static_cast<size_t>(drawn.shown_row) * vocab;
       event.score = std::make_unique<TokenScore>(sequence.score({row, vocab}, event.token));
     }
-    const Sequence::End end = sequence.end_at(event.token, options.eos_token_ids);
-    result.finished = end != Sequence::End::kNone;
-    event.is_stop_token = end == Sequence::End::kRequest;
-    if (result.finished) event.finish = FinishReason::kStop;
-    sequence.settle(std::move(event), drawn.position, result, events);
+    take_token(sequence, std::move(event), drawn.position, result);
+    if (sequence.may_force()) append_forced(sequence, drawn, result);
   }
 }
 

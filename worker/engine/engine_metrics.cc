@@ -53,6 +53,10 @@ EngineMetrics::EngineMetrics(Metrics& m, const std::string& model)
                     "Tokens whose KV was computed: prompts without what was cached, answers, and "
                     "what preemption repeats.",
                     labels_of(model))),
+      forced_tokens_(m.counter(
+          "troupe_forced_tokens_total",
+          "Of the generated tokens, those that an answer's grammar left no choice of: none was drawn.",
+          labels_of(model))),
       copied_tokens_(m.counter("troupe_prefix_copied_tokens_total",
                                "Prompt tokens found in a cached block of which only a part fits.",
                                labels_of(model))),

@@ -53,6 +53,13 @@ Sequence::Sequence(EngineRequest& request, const Tokenizer* tokenizer)
         std::make_unique<ProvisionalAnswer>(tokenizer, request.banned_strings, request.prompt,
                                             std::span<const TokenId>(request.emitted).first(first_position_));
   }
+  // What is drawn is shown, may be taken back, moves a state on, or is computed with another prompt's: there
+  // every token is drawn.
+  const bool draws_all = logprobs_ || provisional_ != nullptr || has_state() || request.guidance.has_value();
+  if (grammar_ != nullptr && thinking_ == nullptr && !draws_all) {
+    forced_run_ = std::make_unique<ForcedRun>(tokenizer, &request.grammar.compiled->vocabulary(),
+                                              std::span<const TokenId>(request.emitted));
+  }
   if (!logprobs_ || !request.prompt_logprobs) return;
   scored_prompt_ = request.prompt;
   prompt_scores_.reserve(scored_prompt_.size());
@@ -60,7 +67,8 @@ Sequence::Sequence(EngineRequest& request, const Tokenizer* tokenizer)
 }
 
 SampleRow Sequence::draw_at(uint64_t position, int32_t last_drawn) {
-  const bool is_decided = is_forced() || (is_known(position) && !has_state());
+  const bool is_decided =
+      ends_thought() || (is_known(position) && !has_state()) || forced(position).has_value();
   if (prompt_only_ || is_decided) return {.draw = {.temperature = 0}};
   SampleRow row{.draw = draw_params(sampling_, position)};
   if (adjuster_ != nullptr) {
@@ -76,8 +84,23 @@ SampleRow Sequence::draw_at(uint64_t position, int32_t last_drawn) {
   return row;
 }
 
+std::optional<TokenId> Sequence::forced(uint64_t position) {
+  if (forced_run_ == nullptr) return std::nullopt;
+  const std::optional<TokenId> token = forced_run_->next([this] { return grammar_->forced_text(); });
+  return token && is_banned(*token, position) ? std::nullopt : token;
+}
+
+bool Sequence::is_banned(TokenId token, uint64_t position) {
+  if (adjuster_ == nullptr) return false;
+  constexpr float kBan = -std::numeric_limits<float>::infinity();
+  const std::span<const LogitEdit> edits = adjuster_->edits(position);
+  return std::any_of(edits.begin(), edits.end(),
+                     [token](const LogitEdit& e) { return e.token == token && e.bias == kBan; });
+}
+
 TokenId Sequence::accept(TokenId drawn, uint64_t position) {
-  TokenId token = is_known(position) ? known_[position - first_position_] : drawn;
+  TokenId token = is_known(position) ? known_[position - first_position_] : forced(position).value_or(drawn);
+  if (forced_run_ != nullptr) forced_run_->push(token);
   if (thinking_ != nullptr) {
     if (!is_known(position)) token = thinking_->forced().value_or(token);
     thinking_->push(token);

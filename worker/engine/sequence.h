@@ -11,6 +11,7 @@
 
 #include "worker/engine/answer_grammar.h"
 #include "worker/engine/engine.h"
+#include "worker/engine/forced_tokens.h"
 #include "worker/engine/provisional_answer.h"
 #include "worker/engine/thinking_budget.h"
 #include "worker/model/log_softmax.h"
@@ -42,8 +43,12 @@ class Sequence {
   bool is_scored(uint64_t position) const {
     return !prompt_only_ && logprobs_.has_value() && position >= scored_from_;
   }
+  // Whether forced() may return a token.
+  bool may_force() const { return forced_run_ != nullptr; }
+  // The token that must come next, at `position`, by the answer's grammar; it is then not drawn.
+  std::optional<TokenId> forced(uint64_t position);
   // Appends the token at `position` to the history and returns it: the known one, if already sent, the one
-  // that ends the thoughts where that must come, or `drawn`.
+  // that ends the thoughts where that must come, the forced() one, or `drawn`.
   TokenId accept(TokenId drawn, uint64_t position);
   // The token's log-probability under the model's logits. REQUIRES: logprobs are reported
   TokenScore score(std::span<const float> logits, TokenId token) const;
@@ -74,7 +79,8 @@ class Sequence {
 
  private:
   bool is_known(uint64_t position) const { return position - first_position_ < known_.size(); }
-  bool is_forced() const { return thinking_ != nullptr && thinking_->forced().has_value(); }
+  bool ends_thought() const { return thinking_ != nullptr && thinking_->forced().has_value(); }
+  bool is_banned(TokenId token, uint64_t position);
   // After tokens were taken back: history and state are those of what is left.
   void rewind();
   // Whether a draw moves something on that the next one needs.
@@ -84,6 +90,7 @@ class Sequence {
                     std::vector<TokenEvent>& released);
 
   std::unique_ptr<GrammarState> grammar_;
+  std::unique_ptr<ForcedRun> forced_run_;           // null: every token is drawn
   std::unique_ptr<ThinkingBudget> thinking_;        // null: thoughts have no bound
   std::unique_ptr<ProvisionalAnswer> provisional_;  // null: a token that was drawn stays
   SamplingParams sampling_;

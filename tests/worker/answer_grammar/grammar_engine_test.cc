@@ -83,10 +83,29 @@ TokenId draw(const EngineHarness& h, const EngineRequest& r, const grammar::Gram
   return edit_and_draw(logits, row);
 }
 
+// Whether tokens that must come are taken without a draw.
+bool takes_forced(const EngineRequest& r) {
+  return !r.logprobs && r.banned_strings.empty() && (!r.sampling.chain || r.sampling.chain->mirostat == 0);
+}
+
+// The token that must come next, found anew behind each.
+std::optional<TokenId> forced(const EngineHarness& h, const EngineRequest& r,
+                              grammar::GrammarMatcher& matcher, const std::vector<TokenId>& answer) {
+  if (!takes_forced(r)) return std::nullopt;
+  ForcedText text{matcher.forced_bytes(256).value_or("")};
+  if (text.bytes.empty()) return std::nullopt;
+  EXPECT_TRUE(matcher.accept_text(text.bytes).value_or(false));
+  text.completes = matcher.is_finished();
+  matcher.rollback(1);
+  const auto run = ForcedTokens(h.tokenizer.get(), &r.grammar.compiled->vocabulary()).find(answer, text);
+  return run.empty() ? std::nullopt : std::optional<TokenId>(run.front());
+}
+
 struct Reference {
   std::vector<TokenId> ids;
   bool finished = false;  // else it has its length
   int rewinds = 0;
+  int forced = 0;
 };
 
 Reference reference(const EngineHarness& h, const EngineRequest& r) {
@@ -95,7 +114,9 @@ Reference reference(const EngineHarness& h, const EngineRequest& r) {
   Reference made;
   size_t settled = 0;
   while (!made.finished && made.ids.size() < static_cast<size_t>(r.max_new_count)) {
-    const TokenId token = draw(h, r, matcher, made.ids, strings.banned());
+    const std::optional<TokenId> only = forced(h, r, matcher, made.ids);
+    const TokenId token = only ? *only : draw(h, r, matcher, made.ids, strings.banned());
+    made.forced += only.has_value();
     EXPECT_TRUE(matcher.accept(token).value_or(false));
     made.ids.push_back(token);
     made.finished = token == EngineHarness::kEos;
@@ -149,6 +170,7 @@ TEST_P(GrammarEngine, AnswersFollowTheirsWhateverElseIsComputed) {
     if (i % 10 == 7) r.ignore_eos = true;
     ASSERT_TRUE(h.engine->submit(r, outs.emplace_back().sink()).ok());
   }
+  int forced = 0;
   for (size_t i = 0; i < requests.size(); ++i) {
     SCOPED_TRACE(i);
     ASSERT_TRUE(outs[i].wait_end());
@@ -156,11 +178,13 @@ TEST_P(GrammarEngine, AnswersFollowTheirsWhateverElseIsComputed) {
     if (requests[i].grammar.compiled == nullptr) continue;
     const Reference expected = reference(h, requests[i]);
     expect_reference(h, requests[i], outs[i], expected);
+    forced += expected.forced;
     if (!expected.finished || i % 2 == 1) continue;
     const auto value = parse_json(outs[i].text());
     ASSERT_TRUE(value.ok()) << outs[i].text();
     EXPECT_EQ(value->as_object().size(), 4u);
   }
+  EXPECT_GT(forced, 100);
   EXPECT_GT(h.engine->load().kv_blocks_total, 0);
   EXPECT_TRUE(h.wait_idle());
 }
