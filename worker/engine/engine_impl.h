@@ -3,7 +3,6 @@
 // State shared by engine.cc (callers, on any thread) and engine_loop.cc (the compute thread).
 
 #include <atomic>
-#include <deque>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -134,8 +133,7 @@ struct Engine::Impl {
   TimePoint last_end = TimePoint::min();
   // The collected step's results.
   std::vector<StepToken> tokens;
-  std::deque<std::vector<TokenId>> runs;  // of `tokens`
-  std::vector<TokenEvent> events;         // only for requests that still exist; a request's in order
+  std::vector<TokenEvent> events;  // only for requests that still exist; a request's in order
   std::vector<RequestId> finished;
 
   const SteadyClock clock;

@@ -180,24 +180,23 @@ void Engine::Impl::take_token(Sequence& sequence, TokenEvent event, uint64_t pos
 // The tokens that must follow the one drawn: the next step computes them and draws behind them.
 void Engine::Impl::append_forced(Sequence& sequence, const Drawn& drawn, StepToken& result) {
   const auto count_max = static_cast<size_t>(std::clamp(scheduler.tokens_left(drawn.id), 0, kRunMax));
-  std::vector<TokenId>& run = runs.emplace_back();
-  while (!result.finished && run.size() < count_max) {
-    const uint64_t position = drawn.position + 1 + run.size();
+  size_t count = 0;
+  for (; !result.finished && count < count_max; ++count) {
+    const uint64_t position = drawn.position + 1 + count;
     const std::optional<TokenId> token = sequence.forced(position);
     if (!token) break;
     TokenEvent event;
     event.id = drawn.id;
     event.cached_count = sequence.cached_count;
-    event.token = run.emplace_back(sequence.accept(*token, position));
+    event.token = sequence.accept(*token, position);
     take_token(sequence, std::move(event), position, result);
   }
-  result.run = run;
-  metrics.forced(run.size());
+  result.run = sequence.last(count);
+  metrics.forced(count);
 }
 
 void Engine::Impl::accept(const StepOutput& output) {
   tokens.clear();
-  runs.clear();
   events.clear();
   for (const Drawn& drawn : under_way->drawn) {
     const auto found = sequences.find(drawn.id);

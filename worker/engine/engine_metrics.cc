@@ -48,15 +48,14 @@ EngineMetrics::EngineMetrics(Metrics& m, const std::string& model)
                                kInterTokenBuckets, labels_of(model))),
       e2e_(m.histogram("vllm:e2e_request_latency_seconds", "From submission to the last token.",
                        kRequestLatencyBuckets, labels_of(model))),
-      computed_tokens_(
-          m.counter("troupe_computed_tokens_total",
-                    "Tokens whose KV was computed: prompts without what was cached, answers, and "
-                    "what preemption repeats.",
-                    labels_of(model))),
-      forced_tokens_(m.counter(
-          "troupe_forced_tokens_total",
-          "Of the generated tokens, those that an answer's grammar left no choice of: none was drawn.",
-          labels_of(model))),
+      tokens_{m.counter("troupe_computed_tokens_total",
+                        "Tokens whose KV was computed: prompts without what was cached, answers, and "
+                        "what preemption repeats.",
+                        labels_of(model)),
+              m.counter("troupe_forced_tokens_total",
+                        "Of the generated tokens, those that an answer's grammar left no choice of: none was "
+                        "drawn.",
+                        labels_of(model))},
       copied_tokens_(m.counter("troupe_prefix_copied_tokens_total",
                                "Prompt tokens found in a cached block of which only a part fits.",
                                labels_of(model))),
@@ -89,7 +88,7 @@ void EngineMetrics::stats(const SchedulerStats& now) {
       static_cast<double>(now.prefix_query_tokens_total - last_.prefix_query_tokens_total));
   prefix_hits_.Increment(static_cast<double>(now.prefix_hit_tokens_total - last_.prefix_hit_tokens_total));
   preemptions_.Increment(static_cast<double>(now.preemptions_total - last_.preemptions_total));
-  computed_tokens_.Increment(static_cast<double>(now.computed_tokens_total - last_.computed_tokens_total));
+  tokens_.computed.Increment(static_cast<double>(now.computed_tokens_total - last_.computed_tokens_total));
   const auto count = [](Counter& counter, int64_t total, int64_t counted) {
     counter.Increment(static_cast<double>(total - counted));
   };

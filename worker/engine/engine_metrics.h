@@ -19,7 +19,7 @@ class EngineMetrics {
   // Called by the compute thread only.
   void step(Duration duration);
   void stats(const SchedulerStats& stats);
-  void forced(size_t tokens) { forced_tokens_.Increment(static_cast<double>(tokens)); }
+  void forced(size_t tokens) { tokens_.forced.Increment(static_cast<double>(tokens)); }
   void step_error() { errors_.steps.Increment(); }
   void unsampled(size_t requests) { errors_.unsampled.Increment(static_cast<double>(requests)); }
 
@@ -45,8 +45,11 @@ class EngineMetrics {
   Histogram& ttft_;
   Histogram& inter_token_;
   Histogram& e2e_;
-  Counter& computed_tokens_;
-  Counter& forced_tokens_;
+  struct Tokens {
+    Counter& computed;
+    Counter& forced;
+  };
+  Tokens tokens_;
   Counter& copied_tokens_;
   Counter& evicted_blocks_;
   Counter& evicted_shared_blocks_;

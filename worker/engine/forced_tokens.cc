@@ -14,7 +14,7 @@ namespace troupe {
 
 namespace {
 
-// What stands before the part of the answer that is encoded with the forced text: any would do.
+// Stands before the part of the answer that is encoded with the forced text. Any text would do.
 constexpr std::string_view kBefore = "x";
 // Bytes of the answer at the least that are encoded with it.
 constexpr size_t kTailBytes = 48;

@@ -53,6 +53,8 @@ class ForcedRun {
 
   // The answer's next token.
   void push(TokenId token);
+  // The answer's last `count` tokens; valid until push().
+  std::span<const TokenId> last(size_t count) const { return std::span(answer_).last(count); }
   // The token that must be the next one; none: any may come. `text()`: what must, called at most once a
   // token.
   template <typename Text>

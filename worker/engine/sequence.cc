@@ -53,12 +53,12 @@ Sequence::Sequence(EngineRequest& request, const Tokenizer* tokenizer)
         std::make_unique<ProvisionalAnswer>(tokenizer, request.banned_strings, request.prompt,
                                             std::span<const TokenId>(request.emitted).first(first_position_));
   }
-  // What is drawn is shown, may be taken back, moves a state on, or is computed with another prompt's: there
-  // every token is drawn.
+  // Every token is drawn where draws are shown, taken back, hang on each other, or come of two prompts.
   const bool draws_all = logprobs_ || provisional_ != nullptr || has_state() || request.guidance.has_value();
   if (grammar_ != nullptr && thinking_ == nullptr && !draws_all) {
-    forced_run_ = std::make_unique<ForcedRun>(tokenizer, &request.grammar.compiled->vocabulary(),
-                                              std::span<const TokenId>(request.emitted));
+    forced_run_ =
+        std::make_unique<ForcedRun>(tokenizer, &request.grammar.compiled->vocabulary(),
+                                    std::span<const TokenId>(request.emitted).first(first_position_));
   }
   if (!logprobs_ || !request.prompt_logprobs) return;
   scored_prompt_ = request.prompt;

@@ -47,6 +47,8 @@ class Sequence {
   bool may_force() const { return forced_run_ != nullptr; }
   // The token that must come next, at `position`, by the answer's grammar; it is then not drawn.
   std::optional<TokenId> forced(uint64_t position);
+  // The last `count` tokens accepted; valid until accept(). REQUIRES: may_force()
+  std::span<const TokenId> last(size_t count) const { return forced_run_->last(count); }
   // Appends the token at `position` to the history and returns it: the known one, if already sent, the one
   // that ends the thoughts where that must come, the forced() one, or `drawn`.
   TokenId accept(TokenId drawn, uint64_t position);

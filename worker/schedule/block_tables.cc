@@ -179,9 +179,8 @@ void BlockTables::finish_copy(ScheduledRequest& request) {
 bool BlockTables::grow(ScheduledRequest& request) {
   while (count_of(request.blocks.size()) < blocks_for(request.known_count)) {
     make_free(1);
-    const BlockId block = pool_.allocate();
-    if (block < 0) return false;
-    request.blocks.push_back(block);
+    if (pool_.free_count() == 0) return false;
+    request.blocks.push_back(pool_.allocate());
   }
   return true;
 }

@@ -135,8 +135,7 @@ struct alignas(64) ScheduledRequest {
     return partner != nullptr && partner->announced >= 0 &&
            partner->block_hashes[static_cast<size_t>(partner->announced)] == hash;
   }
-  int32_t tokens_left() const { return max_new_count - emitted_count(); }
-  bool has_all_tokens() const { return tokens_left() <= 0; }
+  bool has_all_tokens() const { return emitted_count() >= max_new_count; }
   // The first ids that no rewind takes back, of `count`, without the last of them: it may have to be computed
   // again, so its block stays the request's own.
   int32_t lasting_of(int32_t count) const {

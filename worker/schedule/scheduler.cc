@@ -168,7 +168,7 @@ uint64_t Scheduler::pin_change_count() const {
 
 int32_t Scheduler::tokens_left(RequestId id) const {
   const ScheduledRequest* const request = impl_->state.queues.find(id);
-  return request == nullptr ? 0 : request->tokens_left();
+  return request == nullptr ? 0 : request->max_new_count - request->emitted_count();
 }
 
 int32_t Scheduler::cached_count(RequestId id) const {

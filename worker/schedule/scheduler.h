@@ -19,8 +19,9 @@
 //   next block does, the request goes on in a copy of it (Batch::copies).
 // - A request behind one that does not fit may pass it if it fits itself; the oldest waiting request cannot
 //   be passed for ever (max_passes). add() refuses requests that can never run.
-// - A draw may bring further tokens that are known without one (StepToken::run). They are computed as a prompt
-//   is, in chunks, before all prefills; one of them is computed in each step, as if it had been drawn.
+// - A draw may bring further tokens that are known without one (StepToken::run). Each step computes one of
+//   them, as if it had been drawn, and beyond that as many as a chunk of a prompt may have; prefills come
+//   behind them.
 // - Tokens of a provisional request may be taken back until they are settled (StepToken): what is computed of
 //   them counts for nothing and is never cached. The KV that stays is as if they had not been.
 // - A request with a companion (NewRequest) takes two places, and the two are admitted and preempted as one.

@@ -113,9 +113,10 @@ void StepCommit::append_run(ScheduledRequest& request, std::span<const TokenId> 
   TROUPE_CHECK(!request.ids.empty() && request.partner == nullptr && !request.spec.provisional,
                "a run of tokens of a request that has none");
   const auto count = static_cast<int32_t>(run.size());
-  TROUPE_CHECK(count <= request.tokens_left(), "a run of more tokens than the answer may have");
   request.ids.insert(request.ids.end(), run.begin(), run.end());
   request.known_count += count;
+  TROUPE_CHECK(request.emitted_count() <= request.max_new_count,
+               "an answer with more tokens than it may have");
   state_.queues.set_pending(request, request.rest_count());
 }
 
