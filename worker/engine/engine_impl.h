@@ -103,7 +103,7 @@ struct Engine::Impl {
   void finish_step();
   void publish_pins();
   void accept(const StepOutput& output);
-  void take_token(Sequence& sequence, TokenEvent event, uint64_t position, StepToken& result);
+  void take_token(Sequence& sequence, TokenEvent& event, uint64_t position, StepToken& result);
   void append_forced(Sequence& sequence, const Drawn& drawn, StepToken& result);
   void score_prompts();
   void attach_prompt_scores();

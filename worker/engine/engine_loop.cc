@@ -168,8 +168,8 @@ void Engine::Impl::publish_pins() {
   published.pins = {names.begin(), names.end()};
 }
 
-// Decides whether the token ends the answer, and hands it on.
-void Engine::Impl::take_token(Sequence& sequence, TokenEvent event, uint64_t position, StepToken& result) {
+// Decides whether the event's token ends the answer, and hands the event on.
+void Engine::Impl::take_token(Sequence& sequence, TokenEvent& event, uint64_t position, StepToken& result) {
   const Sequence::End end = sequence.end_at(event.token, options.eos_token_ids);
   result.finished = end != Sequence::End::kNone;
   event.is_stop_token = end == Sequence::End::kRequest;
@@ -189,7 +189,7 @@ void Engine::Impl::append_forced(Sequence& sequence, const Drawn& drawn, StepTok
     event.id = drawn.id;
     event.cached_count = sequence.cached_count;
     event.token = sequence.accept(*token, position);
-    take_token(sequence, std::move(event), position, result);
+    take_token(sequence, event, position, result);
   }
   result.run = sequence.last(count);
   metrics.forced(count);
@@ -226,7 +226,7 @@ void Engine::Impl::accept(const StepOutput& output) {
       const float* const row = output.logits.as<const float>() + static_cast<size_t>(drawn.shown_row) * vocab;
       event.score = std::make_unique<TokenScore>(sequence.score({row, vocab}, event.token));
     }
-    take_token(sequence, std::move(event), drawn.position, result);
+    take_token(sequence, event, drawn.position, result);
     if (sequence.may_force()) append_forced(sequence, drawn, result);
   }
 }

@@ -68,7 +68,7 @@ Sequence::Sequence(EngineRequest& request, const Tokenizer* tokenizer)
 
 SampleRow Sequence::draw_at(uint64_t position, int32_t last_drawn) {
   const bool is_decided =
-      ends_thought() || (is_known(position) && !has_state()) || forced(position).has_value();
+      ends_thought() || (is_known(position) && !has_state()) || (may_force() && forced(position).has_value());
   if (prompt_only_ || is_decided) return {.draw = {.temperature = 0}};
   SampleRow row{.draw = draw_params(sampling_, position)};
   if (adjuster_ != nullptr) {
@@ -85,7 +85,6 @@ SampleRow Sequence::draw_at(uint64_t position, int32_t last_drawn) {
 }
 
 std::optional<TokenId> Sequence::forced(uint64_t position) {
-  if (forced_run_ == nullptr) return std::nullopt;
   const std::optional<TokenId> token = forced_run_->next([this] { return grammar_->forced_text(); });
   return token && is_banned(*token, position) ? std::nullopt : token;
 }
@@ -99,8 +98,11 @@ bool Sequence::is_banned(TokenId token, uint64_t position) {
 }
 
 TokenId Sequence::accept(TokenId drawn, uint64_t position) {
-  TokenId token = is_known(position) ? known_[position - first_position_] : forced(position).value_or(drawn);
-  if (forced_run_ != nullptr) forced_run_->push(token);
+  TokenId token = is_known(position) ? known_[position - first_position_] : drawn;
+  if (may_force()) {
+    token = forced(position).value_or(token);
+    forced_run_->push(token);
+  }
   if (thinking_ != nullptr) {
     if (!is_known(position)) token = thinking_->forced().value_or(token);
     thinking_->push(token);

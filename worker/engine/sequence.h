@@ -43,9 +43,10 @@ class Sequence {
   bool is_scored(uint64_t position) const {
     return !prompt_only_ && logprobs_.has_value() && position >= scored_from_;
   }
-  // Whether forced() may return a token.
+  // Whether some tokens of its answer may not be drawn.
   bool may_force() const { return forced_run_ != nullptr; }
-  // The token that must come next, at `position`, by the answer's grammar; it is then not drawn.
+  // The token that must come next, at `position`, by the answer's grammar; it is then not drawn. REQUIRES:
+  // may_force()
   std::optional<TokenId> forced(uint64_t position);
   // The last `count` tokens accepted; valid until accept(). REQUIRES: may_force()
   std::span<const TokenId> last(size_t count) const { return forced_run_->last(count); }
