@@ -9,7 +9,9 @@ namespace troupe {
 
 namespace {
 
-constexpr int32_t kRunMax = 256;  // forced tokens of a request in one step
+// Of one request's forced tokens, in one step, which all others wait for.
+constexpr int32_t kRunMax = 256;
+constexpr int64_t kSearchesMax = 4;
 
 }  // namespace
 
@@ -180,8 +182,9 @@ void Engine::Impl::take_token(Sequence& sequence, TokenEvent& event, uint64_t po
 // The tokens that must follow the one drawn: the next step computes them and draws behind them.
 void Engine::Impl::append_forced(Sequence& sequence, const Drawn& drawn, StepToken& result) {
   const auto count_max = static_cast<size_t>(std::clamp(scheduler.tokens_left(drawn.id), 0, kRunMax));
+  const int64_t searches_end = sequence.search_count() + kSearchesMax;
   size_t count = 0;
-  for (; !result.finished && count < count_max; ++count) {
+  for (; !result.finished && count < count_max && sequence.search_count() < searches_end; ++count) {
     const uint64_t position = drawn.position + 1 + count;
     const std::optional<TokenId> token = sequence.forced(position);
     if (!token) break;

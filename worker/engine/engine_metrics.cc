@@ -53,8 +53,8 @@ EngineMetrics::EngineMetrics(Metrics& m, const std::string& model)
                         "what preemption repeats.",
                         labels_of(model)),
               m.counter("troupe_forced_tokens_total",
-                        "Of the generated tokens, those that an answer's grammar left no choice of: none was "
-                        "drawn.",
+                        "Tokens that an answer's grammar left no choice of and that came in one step with the "
+                        "token before them.",
                         labels_of(model))},
       copied_tokens_(m.counter("troupe_prefix_copied_tokens_total",
                                "Prompt tokens found in a cached block of which only a part fits.",

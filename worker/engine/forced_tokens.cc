@@ -18,6 +18,8 @@ namespace {
 constexpr std::string_view kBefore = "x";
 // Bytes of the answer at the least that are encoded with it.
 constexpr size_t kTailBytes = 48;
+// Places at which a token may begin that goes on behind the text.
+constexpr int kPlacesMax = 8;
 
 bool begins_character(char c) {
   return (static_cast<uint8_t>(c) & 0xC0) != 0x80;
@@ -100,6 +102,19 @@ bool ForcedTokens::is_begun(std::string_view text) const {
   });
 }
 
+// How many of the tokens are the tail's; none if no token ends where it does, or that one is not `last`.
+std::optional<size_t> ForcedTokens::tail_count(std::span<const TokenId> ids, std::string_view tail,
+                                               TokenId last) const {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const bool is_known = ids[i] >= 0 && static_cast<size_t>(ids[i]) < vocabulary_->size();
+    const std::string_view bytes = is_known ? vocabulary_->text(ids[i]) : std::string_view();
+    if (bytes.empty() || !tail.starts_with(bytes)) return {};
+    tail.remove_prefix(bytes.size());
+    if (tail.empty()) return ids[i] == last ? std::optional(i + 1) : std::nullopt;
+  }
+  return {};
+}
+
 std::vector<TokenId> ForcedTokens::find(std::span<const TokenId> answer, const ForcedText& text) const {
   // One byte is a token that would end with it.
   if (answer.empty() || text.bytes.size() < (text.completes ? 1 : 2)) return {};
@@ -109,28 +124,28 @@ std::vector<TokenId> ForcedTokens::find(std::span<const TokenId> answer, const F
   if (!text.completes) drop_cut_character(known);
   if (tail_size == 0 || known.size() <= tail_size) return {};
   const std::vector<TokenId> ids = encode(known);
+  const auto begin = tail_count(ids, std::string_view(known).substr(0, tail_size), answer.back());
+  if (!begin) return {};
   size_t count = ids.size();
   if (!text.completes) {
-    if (count > 0) --count;
-    const size_t blanks = known.find_last_not_of(" \t\r\n") + 1;
-    for (size_t at = 0; at < known.size() && count > 0; ++at) {
+    --count;
+    const size_t blanks = known.find_last_not_of(" \t\r\n\v\f") + 1;
+    int place_count = 0;
+    for (size_t at = 0; at < known.size() && count > *begin; ++at) {
       if (at != blanks && !is_begun(std::string_view(known).substr(at))) continue;
+      if (++place_count > kPlacesMax) return {};
       const std::string_view before = std::string_view(known).substr(0, cut_at(known, at));
       count = std::min(count, common_count(ids, encode(before)));
     }
   }
-  size_t begin = 0, next = 0;  // of the token in `known`
+  std::string_view rest = std::string_view(known).substr(tail_size);
   std::vector<TokenId> run;
-  for (size_t i = 0; i < count; ++i, begin = next) {
+  for (size_t i = *begin; i < count; ++i) {
     const bool is_known = ids[i] >= 0 && static_cast<size_t>(ids[i]) < vocabulary_->size();
     const std::string_view bytes = is_known ? vocabulary_->text(ids[i]) : std::string_view();
-    if (bytes.empty() || !std::string_view(known).substr(begin).starts_with(bytes)) break;
-    next = begin + bytes.size();
-    if (begin >= tail_size) {
-      run.push_back(ids[i]);
-    } else if (next > tail_size || (next == tail_size && ids[i] != answer.back())) {
-      break;
-    }
+    if (bytes.empty() || !rest.starts_with(bytes)) break;
+    rest.remove_prefix(bytes.size());
+    run.push_back(ids[i]);
   }
   return run;
 }

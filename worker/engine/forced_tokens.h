@@ -23,8 +23,9 @@ struct ForcedText {
   bool completes = false;  // the answer is complete behind it, and nothing but its end may follow
 };
 
-// Immutable; linear in the text, but for the few places near its end at which a token may begin that goes on
-// behind it: the text up to each of them is encoded as well.
+// Immutable; linear in the text: beside the whole of it the text up to each place near its end is encoded at
+// which a token may begin that goes on behind it, and where there are more than eight of those nothing is
+// found.
 class ForcedTokens {
  public:
   // Both must outlive this. `vocabulary` is the tokenizer's.
@@ -35,6 +36,7 @@ class ForcedTokens {
   std::vector<TokenId> find(std::span<const TokenId> answer, const ForcedText& text) const;
 
  private:
+  std::optional<size_t> tail_count(std::span<const TokenId> ids, std::string_view tail, TokenId last) const;
   std::string tail_of(std::span<const TokenId> answer) const;
   std::vector<TokenId> encode(std::string_view text) const;
   bool is_begun(std::string_view text) const;
@@ -51,6 +53,8 @@ class ForcedRun {
   ForcedRun(const Tokenizer* tokenizer, const grammar::Vocabulary* vocabulary, std::span<const TokenId> sent)
       : tokens_(tokenizer, vocabulary), answer_(sent.begin(), sent.end()) {}
 
+  // Calls of find() so far.
+  int64_t search_count() const { return search_count_; }
   // The answer's next token.
   void push(TokenId token);
   // The answer's last `count` tokens; valid until push().
@@ -61,6 +65,7 @@ class ForcedRun {
   std::optional<TokenId> next(const Text& text) {
     if (!is_found_) {
       run_ = tokens_.find(answer_, text());
+      ++search_count_;
       taken_count_ = 0;
       is_found_ = true;
     }
@@ -73,6 +78,7 @@ class ForcedRun {
   std::vector<TokenId> run_;
   size_t taken_count_ = 0;  // of run_; less than all, unless that is empty
   bool is_found_ = false;   // run_ is of the answer so far
+  int64_t search_count_ = 0;
 };
 
 }  // namespace troupe

@@ -85,23 +85,27 @@ SampleRow Sequence::draw_at(uint64_t position, int32_t last_drawn) {
 }
 
 std::optional<TokenId> Sequence::forced(uint64_t position) {
-  const std::optional<TokenId> token = forced_run_->next([this] { return grammar_->forced_text(); });
-  return token && is_banned(*token, position) ? std::nullopt : token;
+  if (!decided_ || decided_->position != position) {
+    const std::optional<TokenId> token = forced_run_->next([this] { return grammar_->forced_text(); });
+    decided_ = {position, token && is_banned(*token, position) ? std::nullopt : token};
+  }
+  return decided_->token;
 }
 
 bool Sequence::is_banned(TokenId token, uint64_t position) {
   if (adjuster_ == nullptr) return false;
-  constexpr float kBan = -std::numeric_limits<float>::infinity();
+  constexpr float kBan = -100;  // OpenAI's
   const std::span<const LogitEdit> edits = adjuster_->edits(position);
   return std::any_of(edits.begin(), edits.end(),
-                     [token](const LogitEdit& e) { return e.token == token && e.bias == kBan; });
+                     [token](const LogitEdit& e) { return e.token == token && e.bias <= kBan; });
 }
 
 TokenId Sequence::accept(TokenId drawn, uint64_t position) {
   TokenId token = is_known(position) ? known_[position - first_position_] : drawn;
   if (may_force()) {
-    token = forced(position).value_or(token);
+    if (!is_known(position)) token = forced(position).value_or(token);
     forced_run_->push(token);
+    decided_.reset();
   }
   if (thinking_ != nullptr) {
     if (!is_known(position)) token = thinking_->forced().value_or(token);

@@ -48,6 +48,8 @@ class Sequence {
   // The token that must come next, at `position`, by the answer's grammar; it is then not drawn. REQUIRES:
   // may_force()
   std::optional<TokenId> forced(uint64_t position);
+  // Searches for such tokens so far. REQUIRES: may_force()
+  int64_t search_count() const { return forced_run_->search_count(); }
   // The last `count` tokens accepted; valid until accept(). REQUIRES: may_force()
   std::span<const TokenId> last(size_t count) const { return forced_run_->last(count); }
   // Appends the token at `position` to the history and returns it: the known one, if already sent, the one
@@ -93,7 +95,12 @@ class Sequence {
                     std::vector<TokenEvent>& released);
 
   std::unique_ptr<GrammarState> grammar_;
-  std::unique_ptr<ForcedRun> forced_run_;           // null: every token is drawn
+  std::unique_ptr<ForcedRun> forced_run_;  // null: every token is drawn
+  struct Decided {
+    uint64_t position;
+    std::optional<TokenId> token;
+  };
+  std::optional<Decided> decided_;                  // forced()'s answer behind the tokens so far
   std::unique_ptr<ThinkingBudget> thinking_;        // null: thoughts have no bound
   std::unique_ptr<ProvisionalAnswer> provisional_;  // null: a token that was drawn stays
   SamplingParams sampling_;
