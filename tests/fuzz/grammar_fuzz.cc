@@ -1,5 +1,6 @@
-// A schema, a regular expression or a grammar (by the first byte: S, R or G) is refused or compiled, and a
-// compiled one's masks are what trying every token gives, forward and after going back.
+// A schema, a regular expression, a grammar, or a schema of a call's arguments between tags or in Python's
+// way (by the first byte: S, R, G, T or P) is refused or compiled, and a compiled one's masks are what trying
+// every token gives, forward and after going back.
 
 #include <cstdlib>
 #include <string>
@@ -24,6 +25,18 @@ std::shared_ptr<const Vocabulary> small_vocabulary() {
 StatusOr<Rules> rules_of(char kind, std::string_view text) {
   if (kind == 'S') return rules_of_json_schema(text, {});
   if (kind == 'R') return rules_of_regex(text);
+  if (kind == 'T') {
+    ArgumentLayout tags{.name_opens = "<", .name_ends = ">", .value_ends = "</>", .has_text = true};
+    tags.read_as_json = {"a", "b"};
+    JsonOptions options;
+    options.barred = {"</>"};
+    return rules_of_arguments(text, options, tags);
+  }
+  if (kind == 'P') {
+    JsonOptions options;
+    options.notation = Notation::kPython;
+    return rules_of_arguments(text, options, {.name_ends = "=", .separator = ","});
+  }
   return rules_of_gbnf(text);
 }
 

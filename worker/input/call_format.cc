@@ -78,13 +78,17 @@ ApiResult<std::vector<CalledFunction>> called_functions(std::string_view tools_j
   return functions;
 }
 
-CallFormat::CallFormat(const ToolForm& form, MarkSpeller* speller) : form_(form), speller_(*speller) {
+CallFormat::CallFormat(const ToolForm& form, const ToolSchemas* schemas, MarkSpeller* speller)
+    : form_(form), schemas_(*schemas), speller_(*speller) {
   if (form.name == "hermes") style_ = Style::kHermes;
   if (form.name == "llama3_json") style_ = Style::kLlama;
   if (form.name == "mistral") style_ = speller->has_special("[ARGS]") ? Style::kMistral : Style::kMistralList;
   if (form.name == "deepseek_v31") style_ = Style::kDeepSeek;
   if (form.name == "deepseek_v3") style_ = Style::kDeepSeekV3;
   if (form.name == "kimi_k2") style_ = Style::kKimi;
+  if (form.name == "qwen3_coder") style_ = Style::kQwenCoder;
+  if (form.name == "glm45") style_ = Style::kGlm;
+  if (form.name.ends_with("pythonic")) style_ = Style::kPythonic;
 }
 
 Format CallFormat::mark(std::string_view text) {
@@ -98,6 +102,32 @@ Format CallFormat::json_call(const CalledFunction& function, std::string_view ar
   return Format::sequence({Format::literal("{\"name\":"), optional_space(), Format::literal(name + ","),
                            optional_space(), Format::literal(absl::StrCat("\"", to_absl(arguments), "\":")),
                            optional_space(), arguments_of(function), Format::literal("}")});
+}
+
+// Arguments between tags, whose strings are bare text.
+Format CallFormat::tagged_arguments(const CalledFunction& function) {
+  Format format{.kind = Format::Kind::kArguments, .text = function.schema, .name = function.source};
+  grammar::ArgumentLayout& layout = format.arguments;
+  layout.has_text = true;
+  if (function.schema.empty()) {
+    format.text = R"({"type":"object"})";
+  } else {
+    layout.read_as_json = schemas_.read_as_json(function.name);
+    layout.others_read_as_json = schemas_.types_of_others(function.name) != kStringType;
+  }
+  if (style_ == Style::kGlm) {
+    format.json.barred = {"</arg_value>"};
+    layout.name_opens = speller_.spell("<arg_key>");
+    layout.name_ends = speller_.spell("</arg_key>");
+    layout.value_opens = speller_.spell("<arg_value>");
+    layout.value_ends = speller_.spell("</arg_value>");
+  } else {
+    format.json.barred = {"</parameter>", "</function>"};
+    layout.name_opens = speller_.spell("<parameter=");
+    layout.name_ends = ">\n";
+    layout.value_ends = speller_.spell("\n</parameter>");
+  }
+  return format;
 }
 
 Format CallFormat::rest_of_call(const CalledFunction& function) {
@@ -116,6 +146,11 @@ Format CallFormat::rest_of_call(const CalledFunction& function) {
       return Format::sequence({Format::literal("function"), mark("<｜tool▁sep｜>"), std::move(name),
                                Format::literal("\n```json\n"), std::move(arguments), Format::literal("\n```"),
                                mark("<｜tool▁call▁end｜>")});
+    case Style::kQwenCoder:
+      return Format::sequence(
+          {std::move(name), Format::literal(">"), tagged_arguments(function), mark("</function>")});
+    case Style::kGlm:
+      return Format::sequence({std::move(name), tagged_arguments(function), mark("</tool_call>")});
     default:  // Kimi's
       return Format::sequence({Format::literal("functions." + function.name + ":"),
                                Format{.kind = Format::Kind::kRegex, .text = "0|[1-9][0-9]?"},
@@ -136,6 +171,25 @@ Format CallFormat::llama_calls(std::span<const CalledFunction> functions, bool p
   Format all = Format::repeat(Format::either(std::move(calls)), 1, parallel ? kUnbounded : 1);
   all.parts.push_back(Format::sequence({Format::literal(";"), optional_space()}));
   return all;
+}
+
+Format CallFormat::python_calls(std::span<const CalledFunction> functions, bool parallel) {
+  std::vector<Format> calls;
+  for (const CalledFunction& function : functions) {
+    Format arguments{.kind = Format::Kind::kArguments, .text = function.schema, .name = function.source};
+    if (function.schema.empty()) arguments.text = R"({"type":"object"})";
+    arguments.json.notation = grammar::Notation::kPython;
+    arguments.arguments.name_ends = "=";
+    arguments.arguments.separator = ",";
+    calls.push_back(
+        Format::sequence({Format::literal(function.name + "("), std::move(arguments), Format::literal(")")}));
+  }
+  Format all = Format::repeat(Format::either(std::move(calls)), 1, parallel ? kUnbounded : 1);
+  all.parts.push_back(Format::sequence({Format::literal(","), optional_space()}));
+  Format list = Format::sequence({Format::literal("["), std::move(all), Format::literal("]")});
+  if (form_.openings.empty()) return list;
+  Format announced = Format::sequence({mark(form_.openings[0]), list, mark(form_.endings[0])});
+  return Format::either({std::move(list), std::move(announced)});
 }
 
 Format CallFormat::mistral_list(std::span<const CalledFunction> functions, bool parallel) {
@@ -162,27 +216,46 @@ std::optional<ApiError> CallFormat::check_names(std::span<const CalledFunction> 
 ApiResult<Format> CallFormat::calls(std::span<const CalledFunction> functions, bool parallel) {
   if (auto fault = check_names(functions)) return *std::move(fault);
   if (style_ == Style::kLlama) return llama_calls(functions, parallel);
+  if (style_ == Style::kPythonic) return python_calls(functions, parallel);
   if (style_ == Style::kMistralList)
     return Format::sequence({mark(form_.calls[0]), mistral_list(functions, parallel)});
   Format call = Format::sequence({mark(form_.calls[0]), rest_of_calls(functions)});
+  const bool is_wrapped = style_ == Style::kQwenCoder;  // each call, and not all of them together
+  if (is_wrapped)
+    call = Format::sequence(
+        {mark(form_.openings[0]), line_breaks(), std::move(call), line_breaks(), mark(form_.endings[0])});
   Format all = Format::repeat(std::move(call), 1, parallel ? kUnbounded : 1);
-  if (style_ == Style::kHermes || style_ == Style::kDeepSeekV3) all.parts.push_back(line_breaks());
-  if (form_.openings.empty()) return all;
+  if (style_ == Style::kHermes || style_ == Style::kDeepSeekV3 || style_ == Style::kGlm || is_wrapped)
+    all.parts.push_back(line_breaks());
+  if (form_.openings.empty() || is_wrapped) return all;
   return Format::sequence({mark(form_.openings[0]), std::move(all), mark(form_.endings[0])});
+}
+
+Format CallFormat::text_from(std::string_view first) {
+  Format begin{.kind = Format::Kind::kRegex, .text = std::string(first)};
+  return Format::optional(Format::sequence({std::move(begin), Format::free(readings(form_.openings))}));
+}
+
+std::vector<std::string> CallFormat::readings(const std::vector<std::string_view>& marks) {
+  std::vector<std::string> all = speller_.spell_all(marks);
+  for (const std::string_view mark : marks) {
+    if (std::find(all.begin(), all.end(), mark) == all.end()) all.emplace_back(mark);
+  }
+  return all;
 }
 
 ApiResult<Format> CallFormat::text_with_calls(std::span<const CalledFunction> functions) {
   if (auto fault = check_names(functions)) return *std::move(fault);
-  if (style_ == Style::kLlama) {
-    // Text is what does not begin as a call and does not announce one.
-    Format first{.kind = Format::Kind::kRegex, .text = "[^{\\s]"};
-    Format text = Format::sequence({std::move(first), Format::free(speller_.spell_all(form_.openings))});
-    return Format::either({llama_calls(functions, /*parallel=*/true), Format::optional(std::move(text))});
-  }
-  const std::vector<std::string> marks = speller_.spell_all(form_.calls);
+  if (style_ == Style::kLlama)
+    return Format::either({llama_calls(functions, /*parallel=*/true), text_from("[^{\\s]")});
+  if (style_ == Style::kPythonic)
+    return Format::either({python_calls(functions, /*parallel=*/true), text_from("[^\\[\\s]")});
+  const std::vector<std::string> marks = readings(form_.calls);
+  std::vector<Format> begins;
+  for (const std::string& mark : marks) begins.push_back(Format::until(mark, marks));
   Format rest =
       style_ == Style::kMistralList ? mistral_list(functions, /*parallel=*/true) : rest_of_calls(functions);
-  Format up_to_call = Format::sequence({Format::until(marks[0], marks), std::move(rest)});
+  Format up_to_call = Format::sequence({Format::either(std::move(begins)), std::move(rest)});
   return Format::sequence({Format::repeat(std::move(up_to_call), 0, kUnbounded), Format::free(marks)});
 }
 

@@ -13,6 +13,7 @@
 #include "common/grammar/front/format.h"
 #include "worker/input/mark_speller.h"
 #include "worker/text/answer/answer_forms.h"
+#include "worker/text/answer/tool_schemas.h"
 
 namespace troupe {
 
@@ -29,8 +30,8 @@ ApiResult<std::vector<CalledFunction>> called_functions(std::string_view tools_j
 
 class CallFormat {
  public:
-  // `speller` must outlive it.
-  CallFormat(const ToolForm& form, MarkSpeller* speller);
+  // `speller` and `schemas`, of the functions, must outlive it.
+  CallFormat(const ToolForm& form, const ToolSchemas* schemas, MarkSpeller* speller);
 
   // Whether calls in this form can be written under a grammar.
   bool is_known() const { return style_ != Style::kUnknown; }
@@ -48,7 +49,10 @@ class CallFormat {
     kMistralList,
     kDeepSeek,
     kDeepSeekV3,
-    kKimi
+    kKimi,
+    kQwenCoder,
+    kGlm,
+    kPythonic,
   };
 
   // A call behind the mark that begins it.
@@ -56,11 +60,18 @@ class CallFormat {
   grammar::Format json_call(const CalledFunction& function, std::string_view arguments);
   grammar::Format rest_of_calls(std::span<const CalledFunction> functions);
   grammar::Format llama_calls(std::span<const CalledFunction> functions, bool parallel);
+  grammar::Format tagged_arguments(const CalledFunction& function);
+  grammar::Format python_calls(std::span<const CalledFunction> functions, bool parallel);
+  // Any text that is no call and announces none; `first`: a regular expression of how it may begin.
+  grammar::Format text_from(std::string_view first);
+  // The texts that a reader takes for these marks: the special tokens, and their spelling.
+  std::vector<std::string> readings(const std::vector<std::string_view>& marks);
   grammar::Format mistral_list(std::span<const CalledFunction> functions, bool parallel);
   std::optional<ApiError> check_names(std::span<const CalledFunction> functions) const;
   grammar::Format mark(std::string_view text);
 
   const ToolForm& form_;
+  const ToolSchemas& schemas_;
   MarkSpeller& speller_;
   Style style_ = Style::kUnknown;
 };

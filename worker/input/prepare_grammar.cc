@@ -60,8 +60,9 @@ bool must_call(const GenerateRequest& request) {
 }
 
 // The calls that an answer must have, or may have in place of `content`, or within any text.
-ApiResult<std::optional<Format>> with_calls(const ModelForms& forms, const GenerateRequest& request,
-                                            std::optional<Format> content, MarkSpeller& speller) {
+ApiResult<std::optional<Format>> with_calls(const ModelForms& forms, const AnswerSyntax& syntax,
+                                            const GenerateRequest& request, std::optional<Format> content,
+                                            MarkSpeller& speller) {
   const bool may_call = request.tool_choice != ToolChoice::kNone && !request.tools_json.empty();
   if (!may_call) return content;
   if (forms.tools == nullptr) {
@@ -76,7 +77,7 @@ ApiResult<std::optional<Format>> with_calls(const ModelForms& forms, const Gener
   const auto is_strict = [](const CalledFunction& function) { return function.is_strict; };
   const bool any_strict = std::any_of(functions->begin(), functions->end(), is_strict);
   if (!must_call(request) && !any_strict && !content) return content;
-  CallFormat form(*forms.tools, &speller);
+  CallFormat form(*forms.tools, syntax.schemas.get(), &speller);
   if (!form.is_known()) {
     const std::string field = must_call(request) ? "tool_choice"
                               : any_strict       ? "tools"
@@ -187,7 +188,7 @@ std::optional<ApiError> take_grammar(const GrammarModel& model, const GenerateRe
   }
   const bool is_chat = request.kind == GenerateRequest::Kind::kChat;
   if (is_chat) {
-    auto with = with_calls(model.forms, request, std::move(content), speller);
+    auto with = with_calls(model.forms, syntax, request, std::move(content), speller);
     if (!with.ok()) return with.error();
     content = *std::move(with);
   }

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/work_limit.h"
 #include "common/grammar/front/front_ends.h"
+#include "common/grammar/regex/encode.h"
 
 namespace troupe::grammar {
 
@@ -23,12 +24,9 @@ RegexId until_mark(RegexSet& expressions, const Format& format) {
 }
 
 RegexId free_text(RegexSet& expressions, const Format& format) {
-  const RegexId any = expressions.repeat(expressions.byte_range(0, 255), 0, RegexSet::kUnbounded);
-  if (format.marks.empty()) return any;
-  std::vector<RegexId> marks;
-  for (const std::string& mark : format.marks) marks.push_back(expressions.literal(mark));
-  return expressions.complement(
-      expressions.concat(std::array{any, expressions.either(std::move(marks)), any}));
+  if (format.marks.empty())
+    return expressions.repeat(expressions.byte_range(0, 255), 0, RegexSet::kUnbounded);
+  return expressions.complement(containing(expressions, format.marks));
 }
 
 StatusOr<Symbol> symbol_of(RuleBuilder& builder, const Format& format, int depth);
@@ -47,6 +45,8 @@ StatusOr<Symbol> symbol_of_parts(RuleBuilder& builder, const Format& format, int
 
 StatusOr<Symbol> symbol_of_source(RuleBuilder& builder, const Format& format) {
   if (format.kind == Format::Kind::kSchema) return symbol_of_json_schema(builder, format.text, format.json);
+  if (format.kind == Format::Kind::kArguments)
+    return symbol_of_arguments(builder, format.text, format.json, format.arguments);
   if (format.kind == Format::Kind::kRegex) return symbol_of_regex(builder, format.text);
   return symbol_of_gbnf(builder, format.text);
 }
@@ -62,6 +62,7 @@ StatusOr<Symbol> symbol_of(RuleBuilder& builder, const Format& format, int depth
     case Format::Kind::kObject:
       return symbol_of_json_object(builder, format.json);
     case Format::Kind::kSchema:
+    case Format::Kind::kArguments:
     case Format::Kind::kRegex:
     case Format::Kind::kGbnf: {
       auto symbol = symbol_of_source(builder, format);
@@ -79,12 +80,23 @@ StatusOr<Symbol> symbol_of(RuleBuilder& builder, const Format& format, int depth
 
 void append_key(std::string& key, const Format& format) {
   const auto add = [&key](std::string_view text) { absl::StrAppend(&key, text.size(), ":", to_absl(text)); };
+  const auto add_all = [&](const std::vector<std::string>& texts) {
+    absl::StrAppend(&key, texts.size(), ",");
+    for (const std::string& text : texts) add(text);
+  };
   absl::StrAppend(&key, "(", static_cast<int>(format.kind), ",", format.min, ",", format.max, ",",
-                  format.json.any_whitespace ? 1 : 0, ",", format.marks.size(), ",");
+                  format.json.any_whitespace ? 1 : 0, ",", static_cast<int>(format.json.notation), ",");
+  const ArgumentLayout& arguments = format.arguments;
+  for (const std::string& text : {arguments.name_opens, arguments.name_ends, arguments.value_opens,
+                                  arguments.value_ends, arguments.separator})
+    add(text);
+  absl::StrAppend(&key, arguments.has_text ? 1 : 0, arguments.others_read_as_json ? 1 : 0);
+  add_all(arguments.read_as_json);
+  add_all(format.json.barred);
   add(format.json.item_separator);
   add(format.json.key_separator);
   add(format.text);
-  for (const std::string& mark : format.marks) add(mark);
+  add_all(format.marks);
   for (const Format& part : format.parts) append_key(key, part);
   key += ")";
 }

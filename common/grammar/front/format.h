@@ -14,16 +14,17 @@ namespace troupe::grammar {
 
 struct Format {
   enum class Kind : uint8_t {
-    kText,      // `text`, any bytes
-    kSchema,    // JSON text that passes the schema `text`
-    kObject,    // any JSON object
-    kRegex,     // a text that `text` matches
-    kGbnf,      // a text of the grammar `text`
-    kFree,      // any bytes that have none of `marks` in them
-    kUntil,     // any bytes whose end is the first of `marks` in them, and that one is `text`
-    kSequence,  // the parts, one behind the other
-    kEither,    // one of the parts
-    kRepeat,    // the first part, `min` to `max` times, with the second, if there is one, between
+    kText,       // `text`, any bytes
+    kSchema,     // JSON text that passes the schema `text`
+    kArguments,  // a call's arguments that pass the schema `text`, as `arguments` has them
+    kObject,     // any JSON object
+    kRegex,      // a text that `text` matches
+    kGbnf,       // a text of the grammar `text`
+    kFree,       // any bytes that have none of `marks` in them
+    kUntil,      // any bytes whose end is the first of `marks` in them, and that one is `text`
+    kSequence,   // the parts, one behind the other
+    kEither,     // one of the parts
+    kRepeat,     // the first part, `min` to `max` times, with the second, if there is one, between
   };
   Kind kind = Kind::kText;
   std::string text = {};
@@ -31,6 +32,7 @@ struct Format {
   std::vector<Format> parts = {};
   uint32_t min = 0, max = RegexSet::kUnbounded;
   JsonOptions json = {};
+  ArgumentLayout arguments = {};
   std::string name = {};  // of the text's source, for errors
 
   static Format literal(std::string text) { return {.kind = Kind::kText, .text = std::move(text)}; }

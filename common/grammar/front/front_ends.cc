@@ -7,12 +7,24 @@
 
 namespace troupe::grammar {
 
+static StatusOr<bj::value> parse_schema(std::string_view schema) {
+  TROUPE_ASSIGN_OR_RETURN(bj::value root, parse_json(schema, {.bytes_max = kSchemaBytesMax}));
+  if (!root.is_object() && !root.is_bool()) return invalid_argument("a schema is an object or a boolean");
+  return root;
+}
+
 StatusOr<Symbol> symbol_of_json_schema(RuleBuilder& builder, std::string_view schema,
                                        const JsonOptions& options) {
-  TROUPE_ASSIGN_OR_RETURN(const bj::value root, parse_json(schema, {.bytes_max = kSchemaBytesMax}));
-  if (!root.is_object() && !root.is_bool()) return invalid_argument("a schema is an object or a boolean");
+  TROUPE_ASSIGN_OR_RETURN(const bj::value root, parse_schema(schema));
   TROUPE_ASSIGN_OR_RETURN(SchemaReader reader, SchemaReader::make(root));
   return compile_schema(builder, reader, root, options);
+}
+
+StatusOr<Symbol> symbol_of_arguments(RuleBuilder& builder, std::string_view schema,
+                                     const JsonOptions& options, const ArgumentLayout& layout) {
+  TROUPE_ASSIGN_OR_RETURN(const bj::value root, parse_schema(schema));
+  TROUPE_ASSIGN_OR_RETURN(SchemaReader reader, SchemaReader::make(root));
+  return compile_arguments(builder, reader, root, options, layout);
 }
 
 StatusOr<Symbol> symbol_of_json_object(RuleBuilder& builder, const JsonOptions& options) {
@@ -48,6 +60,12 @@ static StatusOr<Rules> rules_of(StatusOr<Symbol> (*symbol_of)(RuleBuilder&, Sour
 
 StatusOr<Rules> rules_of_json_schema(std::string_view schema, const JsonOptions& options) {
   return rules_of<std::string_view, const JsonOptions&>(symbol_of_json_schema, schema, options);
+}
+
+StatusOr<Rules> rules_of_arguments(std::string_view schema, const JsonOptions& options,
+                                   const ArgumentLayout& layout) {
+  return rules_of<std::string_view, const JsonOptions&, const ArgumentLayout&>(symbol_of_arguments, schema,
+                                                                               options, layout);
 }
 
 StatusOr<Rules> rules_of_json_object(const JsonOptions& options) {

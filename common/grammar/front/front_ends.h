@@ -21,6 +21,9 @@ inline constexpr size_t kChoiceBytesMax = 256u << 10;
 // and its path.
 StatusOr<Symbol> symbol_of_json_schema(RuleBuilder& builder, std::string_view schema,
                                        const JsonOptions& options);
+// Arguments of a call (ArgumentLayout) that pass a schema, an object's.
+StatusOr<Symbol> symbol_of_arguments(RuleBuilder& builder, std::string_view schema,
+                                     const JsonOptions& options, const ArgumentLayout& layout);
 // Any JSON object.
 StatusOr<Symbol> symbol_of_json_object(RuleBuilder& builder, const JsonOptions& options);
 // A text that the expression (regex/parse_regex.h) matches as a whole.
@@ -32,6 +35,8 @@ StatusOr<Symbol> symbol_of_gbnf(RuleBuilder& builder, std::string_view grammar);
 
 // The same as grammars of their own. (More: that nothing matches is an error.)
 StatusOr<Rules> rules_of_json_schema(std::string_view schema, const JsonOptions& options);
+StatusOr<Rules> rules_of_arguments(std::string_view schema, const JsonOptions& options,
+                                   const ArgumentLayout& layout);
 StatusOr<Rules> rules_of_json_object(const JsonOptions& options);
 StatusOr<Rules> rules_of_regex(std::string_view regex);
 StatusOr<Rules> rules_of_choice(std::span<const std::string> texts);

@@ -92,4 +92,11 @@ RegexId encode_text(RegexSet& expressions, std::string_view text, Encoding encod
   return expressions.literal(std::string_view(literal).substr(1, literal.size() - 2));
 }
 
+RegexId containing(RegexSet& expressions, std::span<const std::string> parts) {
+  const RegexId any = expressions.repeat(expressions.byte_range(0, 255), 0, RegexSet::kUnbounded);
+  std::vector<RegexId> literals;
+  for (const std::string& part : parts) literals.push_back(expressions.literal(part));
+  return expressions.concat(any, expressions.concat(expressions.either(std::move(literals)), any));
+}
+
 }  // namespace troupe::grammar

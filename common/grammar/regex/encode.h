@@ -3,6 +3,7 @@
 // Characters as they are written in an answer: plain UTF-8, or inside a JSON string, where some need an
 // escape.
 
+#include <span>
 #include <string>
 
 #include "common/grammar/regex/char_set.h"
@@ -19,5 +20,8 @@ void append_utf8(std::string& out, uint32_t character);
 RegexId encode(RegexSet& expressions, const CharSet& chars, Encoding encoding);
 // Matches `text`, which is UTF-8.
 RegexId encode_text(RegexSet& expressions, std::string_view text, Encoding encoding);
+
+// Every text of bytes that has one of `parts` in it. None of them: kNothing.
+RegexId containing(RegexSet& expressions, std::span<const std::string> parts);
 
 }  // namespace troupe::grammar

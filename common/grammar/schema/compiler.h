@@ -14,4 +14,8 @@ namespace troupe::grammar {
 StatusOr<Symbol> compile_schema(RuleBuilder& builder, SchemaReader& reader, const bj::value& root,
                                 const JsonOptions& options);
 
+// Arguments of a call that pass. Errors: as above; a keyword that this way to write them has no place for.
+StatusOr<Symbol> compile_arguments(RuleBuilder& builder, SchemaReader& reader, const bj::value& root,
+                                   const JsonOptions& options, const ArgumentLayout& layout);
+
 }  // namespace troupe::grammar

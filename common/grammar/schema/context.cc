@@ -33,7 +33,7 @@ Symbol SchemaContext::any_value() {
   const JsonLexemes& lexemes = json_lexemes();
   const RuleId value = builder_.add_rule();
   any_value_ = Symbol::rule(value);
-  for (const RegexId id : {lexemes.string, lexemes.number, lexemes.boolean, lexemes.null})
+  for (const RegexId id : {layout_.string, lexemes.number, layout_.boolean(expressions()), layout_.null})
     builder_.add(value, {Symbol::expression(id)});
   const Symbol separator = Symbol::expression(layout_.item_separator);
   builder_.add(value, {any_object()});
@@ -47,8 +47,8 @@ Symbol SchemaContext::any_object() {
   if (any_object_.kind == Symbol::Kind::kRule) return any_object_;
   const RuleId object = builder_.add_rule(), member = builder_.add_rule();
   any_object_ = Symbol::rule(object);
-  builder_.add(member, {Symbol::expression(json_lexemes().string), Symbol::expression(layout_.key_separator),
-                        any_value()});
+  builder_.add(member,
+               {Symbol::expression(layout_.string), Symbol::expression(layout_.key_separator), any_value()});
   const Symbol separator = Symbol::expression(layout_.item_separator);
   builder_.add(object, {Symbol::expression(layout_.open_object),
                         builder_.repeat(Symbol::rule(member), 0, RegexSet::kUnbounded, separator),

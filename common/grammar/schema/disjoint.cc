@@ -117,7 +117,7 @@ class Disjointness {
     for (const std::string_view name : names) {
       TROUPE_ASSIGN_OR_RETURN(const SchemaSet first, member_schemas(context_, a, name));
       TROUPE_ASSIGN_OR_RETURN(const SchemaSet second, member_schemas(context_, b, name));
-      if (is_false(first) || is_false(second)) return true;
+      if (has_false(first) || has_false(second)) return true;
       const auto requires_it = [&](const Constraints& c) {
         return std::find(c.required.begin(), c.required.end(), name) != c.required.end();
       };
@@ -126,11 +126,6 @@ class Disjointness {
       if (apart) return true;
     }
     return false;
-  }
-
-  static bool is_false(const SchemaSet& schemas) {
-    return std::any_of(schemas.schemas.begin(), schemas.schemas.end(),
-                       [](const bj::value* schema) { return schema->is_bool() && !schema->as_bool(); });
   }
 
   SchemaContext& context_;

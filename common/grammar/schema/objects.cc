@@ -78,24 +78,102 @@ SchemaSet schemas_of(const Constraints& constraints, const std::vector<Pattern>&
   return schemas;
 }
 
+// Members as JSON has them: others by which of the patterns match their names.
+class JsonMembers : public MemberForm {
+ public:
+  static StatusOr<JsonMembers> make(SchemaContext& context, const SchemaSet& schemas,
+                                    const Constraints& constraints);
+
+  StatusOr<RegexId> name(std::string_view name) override;
+  StatusOr<Symbol> value(std::string_view, const SchemaSet& schemas) override {
+    return context_->rule_of(schemas);
+  }
+  StatusOr<std::vector<Symbol>> others(const std::vector<std::string_view>& declared) override;
+
+ private:
+  JsonMembers(SchemaContext& context, const SchemaSet& schemas, const Constraints& constraints)
+      : context_(&context), schemas_(&schemas), constraints_(&constraints) {}
+
+  SchemaContext* context_;
+  const SchemaSet* schemas_;
+  const Constraints* constraints_;
+  RegexId allowed_names_ = RegexSet::kNothing;  // with quotes: propertyNames
+};
+
+StatusOr<JsonMembers> JsonMembers::make(SchemaContext& context, const SchemaSet& schemas,
+                                        const Constraints& constraints) {
+  JsonMembers members(context, schemas, constraints);
+  members.open = context.layout().open_object;
+  members.close = context.layout().close_object;
+  members.separator = context.layout().item_separator;
+  std::vector<RegexId> conditions = {json_lexemes().name};
+  for (const bj::value* names : constraints.names) {
+    SchemaSet set;
+    set.add(names);
+    auto strings = strings_of(context, set);
+    if (!strings.ok()) return annotate(strings.status(), "propertyNames");
+    conditions.push_back(*strings);
+  }
+  members.allowed_names_ = context.expressions().both(std::move(conditions));
+  return members;
+}
+
+StatusOr<RegexId> JsonMembers::name(std::string_view name) {
+  RegexSet& set = context_->expressions();
+  const bool is_allowed =
+      constraints_->names.empty() || expression_matches(set, allowed_names_, quoted(name));
+  if (!is_allowed) return RegexSet::kNothing;
+  return set.concat(context_->layout().text(set, name), context_->layout().key_separator);
+}
+
+StatusOr<std::vector<Symbol>> JsonMembers::others(const std::vector<std::string_view>& names) {
+  RegexSet& set = context_->expressions();
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<Pattern> patterns, patterns_of(*context_, *constraints_));
+  if (patterns.size() > kPatternsMax)
+    return context_->reader().error(schemas_->schemas[0], "patternProperties", "too many");
+  std::vector<RegexId> declared;
+  for (const std::string_view name : names) declared.push_back(set.literal(quoted(name)));
+  const RegexId allowed = context_->layout().strings(set, allowed_names_);
+  const RegexId free = declared.empty() ? allowed : set.both({allowed, set.complement(set.either(declared))});
+  std::vector<Symbol> others;
+  for (uint32_t subset = 0; subset < 1u << patterns.size(); ++subset) {
+    std::vector<RegexId> conditions = {free};
+    std::vector<bool> matching;
+    for (size_t i = 0; i < patterns.size(); ++i) {
+      matching.push_back((subset >> i & 1) != 0);
+      conditions.push_back(matching.back() ? patterns[i].names : set.complement(patterns[i].names));
+    }
+    const SchemaSet schemas = schemas_of(*constraints_, patterns, matching, {}, false);
+    if (has_false(schemas)) continue;
+    const RuleId other = context_->builder().add_rule();
+    context_->builder().add(
+        other, {Symbol::expression(set.both(std::move(conditions))),
+                Symbol::expression(context_->layout().key_separator), context_->rule_of(schemas)});
+    others.push_back(Symbol::rule(other));
+  }
+  return others;
+}
+
 class ObjectBuilder {
  public:
-  ObjectBuilder(SchemaContext& context, const SchemaSet& schemas, const Constraints& constraints)
-      : context_(context), builder_(context.builder()), schemas_(schemas), constraints_(constraints) {}
+  ObjectBuilder(SchemaContext& context, const SchemaSet& schemas, const Constraints& constraints,
+                MemberForm& form)
+      : context_(context),
+        builder_(context.builder()),
+        schemas_(schemas),
+        constraints_(constraints),
+        form_(form) {}
 
   StatusOr<Symbol> build();
 
  private:
   struct Member {
-    std::string name;
     RegexId key;  // with what follows it up to the value
     Symbol value;
     bool is_required;
   };
 
   Status read_members();
-  Status read_others();
-  Status restrict_names();
   Symbol members_from(size_t index, uint64_t count);
   Symbol tail(uint64_t count);
   bool is_required(std::string_view name) const {
@@ -107,32 +185,17 @@ class ObjectBuilder {
   RuleBuilder& builder_;
   const SchemaSet& schemas_;
   const Constraints& constraints_;
-  RegexId allowed_names_ = RegexSet::kNothing;  // with quotes: propertyNames
+  MemberForm& form_;
   std::vector<Member> members_;
-  std::vector<Symbol> others_;
+  bool has_others_ = false;
   Symbol other_{};
   uint64_t count_cap_ = 1;  // counts of members from here on are alike
   absl::flat_hash_map<std::pair<size_t, uint64_t>, RuleId> rules_;
   std::vector<std::pair<size_t, uint64_t>> pending_;
 };
 
-Status ObjectBuilder::restrict_names() {
-  allowed_names_ = json_lexemes().name;
-  std::vector<RegexId> conditions = {allowed_names_};
-  for (const bj::value* names : constraints_.names) {
-    SchemaSet set;
-    set.add(names);
-    auto strings = strings_of(context_, set);
-    if (!strings.ok()) return annotate(strings.status(), "propertyNames");
-    conditions.push_back(*strings);
-  }
-  allowed_names_ = context_.expressions().both(std::move(conditions));
-  return {};
-}
-
 // The declared members: of all parts' properties, in order, and the required ones that none declares.
 Status ObjectBuilder::read_members() {
-  RegexSet& set = context_.expressions();
   std::vector<std::string_view> names;
   absl::flat_hash_set<std::string_view> seen;
   for (const ObjectPart& part : constraints_.objects) {
@@ -147,41 +210,13 @@ Status ObjectBuilder::read_members() {
   for (const std::string_view name : names) {
     TROUPE_RETURN_IF_ERROR(count_work(256 + name.size()));
     TROUPE_ASSIGN_OR_RETURN(const SchemaSet schemas, member_schemas(context_, constraints_, name));
-    const std::string literal = quoted(name);
-    const bool is_allowed = constraints_.names.empty() || expression_matches(set, allowed_names_, literal);
-    const RegexId key = set.concat(set.literal(literal), context_.layout().key_separator);
-    members_.push_back({std::string(name), is_allowed ? key : RegexSet::kNothing, context_.rule_of(schemas),
-                        is_required(name)});
+    TROUPE_ASSIGN_OR_RETURN(const RegexId key, form_.name(name));
+    TROUPE_ASSIGN_OR_RETURN(const Symbol value, form_.value(name, schemas));
+    members_.push_back({key, value, is_required(name)});
   }
-  return {};
-}
-
-// All other members, by which of the patterns match their names.
-Status ObjectBuilder::read_others() {
-  RegexSet& set = context_.expressions();
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<Pattern> patterns, patterns_of(context_, constraints_));
-  if (patterns.size() > kPatternsMax)
-    return context_.reader().error(schemas_.schemas[0], "patternProperties", "too many");
-  std::vector<RegexId> declared;
-  for (const Member& member : members_) declared.push_back(set.literal(quoted(member.name)));
-  const RegexId free =
-      declared.empty() ? allowed_names_ : set.both({allowed_names_, set.complement(set.either(declared))});
-  for (uint32_t subset = 0; subset < 1u << patterns.size(); ++subset) {
-    std::vector<RegexId> conditions = {free};
-    std::vector<bool> matching;
-    for (size_t i = 0; i < patterns.size(); ++i) {
-      matching.push_back((subset >> i & 1) != 0);
-      conditions.push_back(matching.back() ? patterns[i].names : set.complement(patterns[i].names));
-    }
-    const SchemaSet schemas = schemas_of(constraints_, patterns, matching, {}, false);
-    const auto is_false = [](const bj::value* schema) { return schema->is_bool() && !schema->as_bool(); };
-    if (std::any_of(schemas.schemas.begin(), schemas.schemas.end(), is_false)) continue;
-    const RuleId other = builder_.add_rule();
-    builder_.add(other, {Symbol::expression(set.both(std::move(conditions))),
-                         Symbol::expression(context_.layout().key_separator), context_.rule_of(schemas)});
-    others_.push_back(Symbol::rule(other));
-  }
-  if (!others_.empty()) other_ = builder_.either(others_);
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<Symbol> others, form_.others(names));
+  has_others_ = !others.empty();
+  if (has_others_) other_ = builder_.either(others);
   return {};
 }
 
@@ -191,8 +226,8 @@ Symbol ObjectBuilder::tail(uint64_t count) {
   const auto min = static_cast<uint32_t>(range.min > count ? range.min - count : 0);
   const uint32_t max = range.max == kNoMax ? RegexSet::kUnbounded : static_cast<uint32_t>(range.max - count);
   const Symbol none = Symbol::expression(min == 0 ? RegexSet::kEmpty : RegexSet::kNothing);
-  if (others_.empty() || max == 0) return none;
-  const Symbol separator = Symbol::expression(context_.layout().item_separator);
+  if (!has_others_ || max == 0) return none;
+  const Symbol separator = Symbol::expression(form_.separator);
   if (count == 0) return builder_.repeat(other_, min, max, separator);
   return builder_.repeat(builder_.sequence({separator, other_}), min, max);
 }
@@ -210,9 +245,7 @@ Symbol ObjectBuilder::members_from(size_t index, uint64_t count) {
 }
 
 StatusOr<Symbol> ObjectBuilder::build() {
-  TROUPE_RETURN_IF_ERROR(restrict_names());
   TROUPE_RETURN_IF_ERROR(read_members());
-  TROUPE_RETURN_IF_ERROR(read_others());
   const CountRange& range = constraints_.properties;
   const uint64_t bound = range.max == kNoMax ? range.min : range.max;
   if (bound > kMembersMax || range.min > kMembersMax)
@@ -222,7 +255,7 @@ StatusOr<Symbol> ObjectBuilder::build() {
   // A name that is not declared may come twice and counts once, so a grammar can ask for one such member.
   const auto required = static_cast<uint64_t>(
       std::count_if(members_.begin(), members_.end(), [](const Member& one) { return one.is_required; }));
-  if (!others_.empty() && range.min > required + 1) {
+  if (has_others_ && range.min > required + 1) {
     return context_.reader().error(
         schemas_.schemas[0], "minProperties",
         absl::StrCat("cannot be enforced past ", required + 1,
@@ -230,7 +263,7 @@ StatusOr<Symbol> ObjectBuilder::build() {
                      "(additionalProperties false)"));
   }
   count_cap_ = std::max<uint64_t>(bound, 1);
-  const Symbol separator = Symbol::expression(context_.layout().item_separator);
+  const Symbol separator = Symbol::expression(form_.separator);
   const Symbol first = members_from(0, 0);
   while (!pending_.empty()) {
     TROUPE_RETURN_IF_ERROR(count_work(256));
@@ -252,8 +285,7 @@ StatusOr<Symbol> ObjectBuilder::build() {
     if (!member.is_required) builder_.add(rule, {members_from(index + 1, count)});
   }
   const RuleId object = builder_.add_rule();
-  builder_.add(object, {Symbol::expression(context_.layout().open_object), first,
-                        Symbol::expression(context_.layout().close_object)});
+  builder_.add(object, {Symbol::expression(form_.open), first, Symbol::expression(form_.close)});
   return Symbol::rule(object);
 }
 
@@ -269,9 +301,24 @@ StatusOr<SchemaSet> member_schemas(SchemaContext& context, const Constraints& co
   return schemas_of(constraints, patterns, matching, name, true);
 }
 
+SchemaSet additional_schemas(const Constraints& constraints) {
+  return schemas_of(constraints, {}, {}, {}, false);
+}
+
+bool has_false(const SchemaSet& schemas) {
+  return std::any_of(schemas.schemas.begin(), schemas.schemas.end(),
+                     [](const bj::value* schema) { return schema->is_bool() && !schema->as_bool(); });
+}
+
+StatusOr<Symbol> members_symbol(SchemaContext& context, const SchemaSet& schemas,
+                                const Constraints& constraints, MemberForm& form) {
+  return ObjectBuilder(context, schemas, constraints, form).build();
+}
+
 StatusOr<Symbol> object_symbol(SchemaContext& context, const SchemaSet& schemas,
                                const Constraints& constraints) {
-  return ObjectBuilder(context, schemas, constraints).build();
+  TROUPE_ASSIGN_OR_RETURN(JsonMembers form, JsonMembers::make(context, schemas, constraints));
+  return members_symbol(context, schemas, constraints, form);
 }
 
 }  // namespace troupe::grammar

@@ -110,45 +110,61 @@ RegexId number_expression(RegexSet& set, const NumberConstraints& constraints, u
   return set.either(std::move(signs));
 }
 
-StatusOr<RegexId> string_expression(RegexSet& set, const StringConstraints& constraints) {
-  const JsonLexemes& lexemes = json_lexemes();
+// Formats that are enforced; one that no standard defines is an annotation.
+static std::vector<std::string_view> defined_formats(const StringConstraints& constraints) {
   std::vector<std::string_view> formats = constraints.formats;
   std::erase_if(formats, [](std::string_view format) { return !is_defined_format(format); });
-  // (What a pattern or a format matches is written in plain characters already.)
-  const bool is_written = !constraints.patterns.empty() || !formats.empty();
-  const bool is_plain = is_written || !constraints.not_patterns.empty() || !constraints.excluded.empty();
+  return formats;
+}
+
+// Whether patterns or formats say already that it is written in plain characters.
+static bool is_written(const StringConstraints& constraints) {
+  return !constraints.patterns.empty() || !defined_formats(constraints).empty();
+}
+
+// Characters that pass; `one`: any of them in this encoding, as far as no pattern is about it.
+static StatusOr<RegexId> characters(RegexSet& set, const StringConstraints& constraints, RegexId one,
+                                    Encoding encoding) {
   const CountRange& length = constraints.length;
-  if (!is_plain && length.is_any()) return lexemes.string;
   if (length.min > 1'000'000 || (length.max != kNoMax && length.max > 1'000'000'000))
     return invalid_argument("minLength: too long");
   const uint32_t max = length.max == kNoMax ? RegexSet::kUnbounded : static_cast<uint32_t>(length.max);
   if (max < length.min) return RegexSet::kNothing;
-  const RegexId one = is_plain ? lexemes.plain_char : lexemes.text_char;
   std::vector<RegexId> conditions;
-  if (!is_written || !length.is_any())
+  if (!is_written(constraints) || !length.is_any())
     conditions.push_back(set.repeat(one, static_cast<uint32_t>(length.min), max));
   for (const auto* patterns : {&constraints.patterns, &constraints.not_patterns}) {
     for (const std::string_view pattern : *patterns) {
-      auto id = parse_regex(set, pattern, {.encoding = Encoding::kJsonString, .searches = true});
+      auto id = parse_regex(set, pattern, {.encoding = encoding, .searches = true});
       if (!id.ok()) return annotate(id.status(), "pattern");
       conditions.push_back(patterns == &constraints.patterns ? *id : set.complement(*id));
     }
   }
-  for (const std::string_view text : constraints.excluded) {
-    std::string literal;
-    append_json_string(literal, text);
-    conditions.push_back(
-        set.complement(set.literal(std::string_view(literal).substr(1, literal.size() - 2))));
-  }
-  for (const std::string_view format : formats) {
+  for (const std::string_view text : constraints.excluded)
+    conditions.push_back(set.complement(encode_text(set, text, encoding)));
+  for (const std::string_view format : defined_formats(constraints)) {
     const std::string_view regex = format_regex(format);
     if (regex.empty())
       return invalid_argument(absl::StrCat("format: '", to_absl(format), "' cannot be enforced"));
-    TROUPE_ASSIGN_OR_RETURN(const RegexId id, parse_regex(set, regex, {.encoding = Encoding::kJsonString}));
+    TROUPE_ASSIGN_OR_RETURN(const RegexId id, parse_regex(set, regex, {.encoding = encoding}));
     conditions.push_back(id);
   }
+  return set.both(std::move(conditions));
+}
+
+StatusOr<RegexId> string_expression(RegexSet& set, const StringConstraints& constraints) {
+  const JsonLexemes& lexemes = json_lexemes();
+  const bool is_plain =
+      is_written(constraints) || !constraints.not_patterns.empty() || !constraints.excluded.empty();
+  if (!is_plain && constraints.length.is_any()) return lexemes.string;
+  const RegexId one = is_plain ? lexemes.plain_char : lexemes.text_char;
+  TROUPE_ASSIGN_OR_RETURN(const RegexId inner, characters(set, constraints, one, Encoding::kJsonString));
   const RegexId quote = set.literal("\"");
-  return set.concat(std::array{quote, set.both(std::move(conditions)), quote});
+  return set.concat(std::array{quote, inner, quote});
+}
+
+StatusOr<RegexId> text_expression(RegexSet& set, const StringConstraints& constraints) {
+  return characters(set, constraints, encode(set, CharSet::all(), Encoding::kUtf8), Encoding::kUtf8);
 }
 
 bool expression_matches(RegexSet& set, RegexId expression, std::string_view text) {

@@ -14,6 +14,8 @@ namespace troupe::grammar {
 RegexId number_expression(RegexSet& expressions, const NumberConstraints& constraints, uint8_t types);
 // A string's text with its quotes. Errors (kInvalidArgument) name the keyword.
 StatusOr<RegexId> string_expression(RegexSet& expressions, const StringConstraints& constraints);
+// The same as bare text: characters in UTF-8, without quotes or escapes.
+StatusOr<RegexId> text_expression(RegexSet& expressions, const StringConstraints& constraints);
 // Whether the expression matches `text`, by derivatives.
 bool expression_matches(RegexSet& expressions, RegexId expression, std::string_view text);
 // A regular expression (parse_regex.h) for texts of a format; empty if there is none.

@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/core/status.h"
 #include "common/json/json.h"
@@ -24,12 +25,19 @@ class ToolSchemas {
   static StatusOr<ToolSchemas> parse(std::string_view tools_json);
 
   bool has(std::string_view function) const { return functions_.find(function) != functions_.end(); }
-  // Types that the parameter's schema allows; a string where the tool has no such parameter.
+  // Types that the parameter's schema allows; where the tool declares no such parameter those that it allows
+  // all others by a schema of theirs (additionalProperties), else a string.
   uint8_t types_of(std::string_view function, std::string_view parameter) const;
+  // Declared parameters, by name, that may be anything but strings: texts of these are read as JSON.
+  std::vector<std::string> read_as_json(std::string_view function) const;
+  uint8_t types_of_others(std::string_view function) const;
 
  private:
-  using Parameters = std::map<std::string, uint8_t, std::less<>>;
-  std::map<std::string, Parameters, std::less<>> functions_;
+  struct Function {
+    std::map<std::string, uint8_t, std::less<>> parameters;
+    uint8_t others = kNoType;
+  };
+  std::map<std::string, Function, std::less<>> functions_;
 };
 
 // The JSON of a value that came as bare text: of one of `types` if the text is one (also as Python writes
