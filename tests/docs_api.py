@@ -21,6 +21,7 @@ FIELD_TABLES = {
     "common/api/read_samplers.cc": r'\{"([a-z_]+)", SamplerField',
     "common/api/tokenize.cc": r'name == "(\w+)"',
     "common/api/prefix.cc": r'name == "(\w+)"',
+    "common/api/embeddings.cc": r'name == "(\w+)"',
     "gateway/proxy/passed_request.cc": r'(?:string_member\([^,"]*, |kKeptThere\{|kKeptThere\{"\w+", )"(\w+)"',
 }
 BRANCHES = "gateway/route/policy/candidates.cc"

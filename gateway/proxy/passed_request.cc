@@ -18,7 +18,7 @@ namespace troupe {
 namespace {
 
 constexpr size_t kModelBytesMax = 1024;
-constexpr std::string_view kResponsesPath = "/v1/responses";
+constexpr std::string_view kResponsesPath = "/v1/responses", kEmbeddingsPath = "/v1/embeddings";
 
 // Names the conversation, by whatever these APIs call who asks.
 void name_session(const bj::object& fields, GenerateRequest& named) {
@@ -28,6 +28,29 @@ void name_session(const bj::object& fields, GenerateRequest& named) {
   if (named.user.empty() && metadata != nullptr && metadata->is_object())
     named.user = string_member(metadata->get_object(), "user_id");
   named.safety_identifier = string_member(fields, "safety_identifier");
+}
+
+// Reads a text, or a list of token ids. False: another thing, which its worker may know.
+bool read_text(const bj::value& value, GenerateRequest::Prompt& prompt) {
+  if (value.is_string()) prompt = std::string(value.get_string());
+  if (!value.is_array()) return value.is_string();
+  std::vector<int32_t> ids;
+  for (const bj::value& item : value.get_array()) {
+    if (!item.is_int64()) return false;
+    ids.push_back(static_cast<int32_t>(item.get_int64()));
+  }
+  prompt = std::move(ids);
+  return true;
+}
+
+// The texts of an embeddings request are to its key the prompts of a completion: texts that begin alike are
+// computed where their beginning is cached.
+void name_texts(const bj::object& fields, GenerateRequest& named) {
+  const bj::value* input = fields.if_contains("input");
+  if (input == nullptr || read_text(*input, named.prompt) || !input->is_array()) return;
+  bool first = true;
+  for (const bj::value& item : input->get_array())
+    if (read_text(item, first ? named.prompt : named.more_prompts.emplace_back())) first = false;
 }
 
 // Servers take other spellings of the name (those in Go), and of true ("true", 1).
@@ -99,6 +122,7 @@ std::optional<ApiError> read_body(const HttpRequest& request, const RequestParse
   routed.stream = stream != nullptr && stream->is_bool() && stream->get_bool();
   routed.whole = std::none_of(fields->begin(), fields->end(), may_ask_for_stream);
   name_session(*fields, named);
+  if (request.path == kEmbeddingsPath) name_texts(*fields, named);
   return std::nullopt;
 }
 
@@ -134,14 +158,15 @@ ApiResult<RoutedRequest> parse_passed(const HttpRequest& request, const RequestP
   if (named.model.empty()) named.model = input.model;
   routed.asked_model = follow_route(request, input, named);
   if (input.options.names_users) routed.end_user = end_user_in_body(named.user, "", named.safety_identifier);
-  // vLLM keeps a cache of prefixes for this path's prompts, too: what one tenant sent is not another's to
+  // Workers keep a cache of prefixes for these paths' prompts, too: what one tenant sent is not another's to
   // see.
-  if (request.path == kResponsesPath && !input.tenant_salt.empty())
+  const bool ours_answer = request.path == kEmbeddingsPath;
+  if ((request.path == kResponsesPath || ours_answer) && !input.tenant_salt.empty())
     routed.salt = salt_within(input.tenant_salt, named.cache_salt);
   named.cache_salt = input.tenant_salt;
   routed.key = route::make_prefix_key(named, request.header("x-session-id"));
-  routed.key.others_only = true;
-  if (boundary.empty()) routed.key.prompt_bytes = request.body.size();
+  routed.key.others_only = !ours_answer;
+  if (boundary.empty() && !ours_answer) routed.key.prompt_bytes = request.body.size();
   routed.model = std::move(named.model);
   routed.generates = false;
   routed.passes = true;

@@ -1,8 +1,9 @@
 #pragma once
 
 // Requests that the gateway need not understand: embeddings, rerank, responses, messages, audio and the like,
-// which servers of other kinds answer. They are routed by model, session and load, to such workers alone, and
-// passed on as they came. A body is JSON, or a form (multipart/form-data) with a field `model`.
+// which servers of other kinds answer. They are routed by model, session and load, to such workers alone (but
+// embeddings, which ours answer, too, and which are routed by their texts as well), and passed on as they
+// came. A body is JSON, or a form (multipart/form-data) with a field `model`.
 
 #include <string>
 #include <string_view>

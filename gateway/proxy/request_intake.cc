@@ -71,6 +71,8 @@ ApiResult<bool> RequestIntake::prepare(const HttpRequest& request, ForwardParser
   if (!routed.ok()) return routed.error();
   context.routed = std::move(*routed);
   if (context.routed.persona != nullptr) context.record.persona = context.routed.persona->label;
+  if (context.routed.passes && !context.routed.key.others_only && only_others_serve(context.routed.model))
+    context.routed.salt.clear();  // (a cloud refuses fields that it does not know)
   rewrite(request, context);
   const std::string& asked = context.routed.asked_model;
   // (A key that may use a route's name may be led by it.)
@@ -95,7 +97,7 @@ ApiError RequestIntake::refusal(std::string_view path, const RequestContext& con
   const std::string& model = context.routed.model;
   const std::string& shown = context.routed.asked_model.empty() ? model : context.routed.asked_model;
   const route::ClusterView& view = core_.router.view();
-  if (!context.routed.passes || view.nodes_for(model).empty())
+  if (!context.routed.key.others_only || view.nodes_for(model).empty())
     return replies_.no_candidate(model, context.routed.asked_model);
   const bool away = std::any_of(view.nodes().begin(), view.nodes().end(), [&model](const auto& node) {
     return !node.is_troupe_worker &&
@@ -191,7 +193,7 @@ ApiResult<RoutedRequest> RequestIntake::parse_named(const HttpRequest& request, 
                                                     const RequestContext& context) const {
   auto routed = parse(request, input);
   if (!routed.ok() || !routed->model.empty()) return routed;
-  auto model = only_model(context, routed->passes);
+  auto model = only_model(context, routed->key.others_only);
   if (!model.ok()) return model.error();
   input.model = *model;
   routed = parse(request, input);

@@ -80,6 +80,8 @@ StatusOr<Engine::Impl::Submission> Engine::Impl::make_submission(EngineRequest r
   TROUPE_RETURN_IF_ERROR(fit_companion(options.scheduler, request));
   if (request.logprobs && !runner->has_logits())
     return absl::UnimplementedError("this worker has no log-probabilities to tell");
+  if (request.pooling && !runner->has_logits())
+    return absl::UnimplementedError("this worker's device computes no model, so it has no embeddings");
   if (request.grammar.compiled != nullptr && !runner->has_logits())
     return absl::FailedPreconditionError("this worker's answers are filler text, which follows no grammar");
   NewStream stream;
@@ -94,7 +96,8 @@ StatusOr<Engine::Impl::Submission> Engine::Impl::make_submission(EngineRequest r
   stream.submitted = now();
   NewRequest scheduled;
   scheduled.max_new_count = request.max_new_count;
-  scheduled.scores_prompt = request.logprobs && request.prompt_logprobs;
+  const bool pools_all = request.pooling && request.pooling->pooling == Pooling::kMean;
+  scheduled.scores_prompt = pools_all || (request.logprobs && request.prompt_logprobs);
   scheduled.spec = request.spec;
   scheduled.spec.provisional = !request.banned_strings.empty() && !request.prompt_only;
   // The model computes up to the emitted tokens that are drawn once more.

@@ -19,6 +19,7 @@
 #include "common/core/status.h"
 #include "common/core/time.h"
 #include "worker/engine/answer_grammar.h"
+#include "worker/engine/pooling.h"
 #include "worker/engine/residency_publisher.h"
 #include "worker/engine/step_runner.h"
 #include "worker/engine/thinking_budget.h"
@@ -53,7 +54,9 @@ struct EngineRequest {
   std::vector<TokenId> emitted;
   int32_t unsent_logprobs = 0;
   bool prompt_only = false;  // compute the prompt and emit nothing. REQUIRES: max_new_count 1
-  ScheduleSpec spec;         // REQUIRES: prompt_only where it is in the background
+  // Make a vector of the prompt's hidden states. REQUIRES: prompt_only, no logprobs, no guidance
+  std::optional<PoolingParams> pooling;
+  ScheduleSpec spec;  // REQUIRES: prompt_only where it is in the background
 };
 
 // A piece of an answer, in order. The last one has `finish` != kNone or an error.
@@ -64,10 +67,11 @@ struct EngineOutput {
   // token that ended the answer has none). Offsets are the answer's; the prompt's stay 0.
   std::vector<TokenLogprob> prompt_logprobs, logprobs;
   FinishReason finish = FinishReason::kNone;
-  StopReason stop;     // with kStop
-  Status error;        // not ok: the request failed (shutdown, step error)
-  Usage usage;         // counts so far
-  int32_t choice = 0;  // which of a group's requests, by its order
+  StopReason stop;                 // with kStop
+  Status error;                    // not ok: the request failed (shutdown, step error)
+  Usage usage;                     // counts so far
+  int32_t choice = 0;              // which of a group's requests, by its order
+  std::vector<float> pooled = {};  // with pooling: (hidden_size), in the last piece
 };
 // Called on the text-out thread; must not block.
 using EngineSink = std::function<void(EngineOutput)>;
@@ -90,9 +94,10 @@ class Engine {
   void stop();
 
   // Thread-safe, and never waits for a step. Errors: as Scheduler::add; kUnimplemented if log-probabilities
-  // are requested from a runner without logits; kUnavailable once stopped. After an ok every outcome comes
-  // through the sink, with exactly one last piece. submit() chooses and returns the id; the first pieces may
-  // come before it does. After cancel() of the id returns, `sink` is called at most once more.
+  // or pooling are requested from a runner without logits; kUnavailable once stopped. After an ok every
+  // outcome comes through the sink, with exactly one last piece. submit() chooses and returns the id; the
+  // first pieces may come before it does. After cancel() of the id returns, `sink` is called at most once
+  // more.
   StatusOr<RequestId> submit(EngineRequest request, EngineSink sink);
   // Admits several requests, all of them or none; `choice` identifies each piece's request.
   StatusOr<std::vector<RequestId>> submit(std::vector<EngineRequest> group, const EngineSink& sink);

@@ -77,7 +77,7 @@ struct Engine::Impl {
   };
   struct ScoredRows {
     RequestId id;
-    int32_t first, count;  // rows of the step that score ids of the prompt
+    int32_t first, count;  // rows of the step that score ids of the prompt, or are pooled
   };
   struct StepInFlight {
     std::vector<Drawn> drawn;

@@ -115,6 +115,7 @@ void Engine::Impl::prepare(const Batch& batch) {
       next.scored.push_back({item.id, item_row + item.scored.first, item.scored.count});
     }
     item_row += static_cast<int32_t>(item.ids.size());
+    if (item.samples && sequence.pooler() != nullptr) next.scored.push_back({item.id, item_row - 1, 1});
     if (!item.samples) continue;
     if (item.is_companion) {
       prepare_companion(item, sequence);
@@ -238,6 +239,11 @@ void Engine::Impl::accept(const StepOutput& output) {
 void Engine::Impl::score_prompts() {
   for (const ScoredRows& rows : under_way->scored) {
     Sequence& sequence = sequences.at(rows.id);
+    if (Pooler* const pooler = sequence.pooler()) {
+      runner->visit_hidden(rows.first, rows.count,
+                           [pooler](int32_t, std::span<const float> row) { pooler->add(row); });
+      continue;
+    }
     runner->visit_rows(rows.first, rows.count,
                        [&](int32_t, std::span<const float> logits) { sequence.add_prompt_score(logits); });
   }
@@ -245,7 +251,9 @@ void Engine::Impl::score_prompts() {
 
 void Engine::Impl::attach_prompt_scores() {
   for (TokenEvent& event : events) {
-    auto scores = sequences.at(event.id).take_prompt_scores();
+    Sequence& sequence = sequences.at(event.id);
+    if (sequence.pooler() != nullptr) event.pooled = sequence.pooler()->vector();
+    auto scores = sequence.take_prompt_scores();
     if (!scores.empty()) event.prompt_scores = std::make_unique<std::vector<TokenScore>>(std::move(scores));
   }
 }

@@ -179,6 +179,7 @@ void OutputPipeline::process_token(TokenEvent& event) {
   output.prompt_logprobs = std::exchange(stream.prompt_logprobs, {});
   output.logprobs = take_complete(stream.logprobs, stream.detokenizer.take_offsets());
   output.usage = stream.usage;
+  output.pooled = std::move(event.pooled);
   if (!is_open(event.id)) return;  // cancelled meanwhile
   // Metrics come first: a client that has the last piece finds its request counted.
   if (last) options_.metrics->finished(output.finish, event.at - stream.request.submitted);

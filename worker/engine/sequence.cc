@@ -30,6 +30,7 @@ Sequence::Sequence(EngineRequest& request, const Tokenizer* tokenizer)
       prompt_only_(request.prompt_only),
       guidance_scale_(request.guidance ? request.guidance->scale : 1),
       logprobs_(request.logprobs) {
+  if (request.pooling) pooler_.emplace(*request.pooling);
   if (has_state()) mirostat_mu_ = first_mirostat_mu(*sampling_.chain);
   const auto known = request.emitted.end() - redrawn_count(request, sampling_);
   known_.assign(known, request.emitted.end());

@@ -12,6 +12,7 @@
 #include "worker/engine/answer_grammar.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/forced_tokens.h"
+#include "worker/engine/pooling.h"
 #include "worker/engine/provisional_answer.h"
 #include "worker/engine/thinking_budget.h"
 #include "worker/model/log_softmax.h"
@@ -79,6 +80,8 @@ class Sequence {
 
   // Scores the prompt's next unscored id; `logits` belong to the row before it (BatchItem::scored).
   void add_prompt_score(std::span<const float> logits);
+  // Null: no vector is made of its prompt. Else its rows are to be added in order.
+  Pooler* pooler() { return pooler_ ? &*pooler_ : nullptr; }
   // Called once, when all scores are there; empty if none were requested.
   std::vector<TokenScore> take_prompt_scores();
 
@@ -117,6 +120,7 @@ class Sequence {
   std::vector<TokenId> known_;  // already sent, from first_position_ on, and drawn once more
   uint64_t scored_from_ = 0;    // the first position whose log-probability was not sent
   std::optional<int32_t> logprobs_;
+  std::optional<Pooler> pooler_;
   std::vector<TokenId> scored_prompt_;     // empty: not to be scored, or done
   std::vector<TokenScore> prompt_scores_;  // scores of its leading ids
 };

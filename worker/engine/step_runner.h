@@ -28,6 +28,7 @@ class StepRunner {
   virtual bool has_logits() const { return false; }
   // As ModelRunner's. REQUIRES: has_logits(), and the last launched step is collected.
   virtual void visit_rows(int32_t /*first*/, int32_t /*count*/, const ModelRunner::RowVisitor& /*visit*/) {}
+  virtual void visit_hidden(int32_t /*first*/, int32_t /*count*/, const ModelRunner::RowVisitor& /*visit*/) {}
 };
 
 class ModelStepRunner final : public StepRunner {
@@ -40,6 +41,9 @@ class ModelStepRunner final : public StepRunner {
   bool has_logits() const override { return true; }
   void visit_rows(int32_t first, int32_t count, const ModelRunner::RowVisitor& visit) override {
     runner_->visit_rows(first, count, visit);
+  }
+  void visit_hidden(int32_t first, int32_t count, const ModelRunner::RowVisitor& visit) override {
+    runner_->visit_hidden(first, count, visit);
   }
 
  private:

@@ -26,6 +26,7 @@ struct TokenEvent {
   TimePoint at{};                             // when its step ended
   std::unique_ptr<TokenScore> score;          // both null unless requested
   std::unique_ptr<std::vector<TokenScore>> prompt_scores;
+  std::vector<float> pooled;  // of a prompt that is pooled
 };
 
 }  // namespace troupe

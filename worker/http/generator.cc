@@ -9,6 +9,7 @@
 #include "common/net/request_headers.h"
 #include "worker/engine/engine_errors.h"
 #include "worker/http/conversations.h"
+#include "worker/http/embeddings.h"
 
 namespace troupe {
 
@@ -329,6 +330,30 @@ Task<void> Generator::handle_conversation(HttpCall& call) {
   }
   if (refusing_) call.exchange().close_after();
   co_await call.answer_json(200, conversation_made_json(count, usage->cached_tokens));
+}
+
+Task<void> Generator::handle_embeddings(HttpCall& call) {
+  const auto deadline = admit(call.request());
+  if (!deadline.ok()) {
+    co_await call.fail(deadline.error());
+    co_return;
+  }
+  const RunningScope running(*this);
+  auto job = [this, &call] { return prepare_embeddings(model_, call.request().body); };
+  const size_t bytes = call.request().body.size();
+  auto prepared = co_await text_jobs_.run<PreparedEmbeddings>(bytes, deadline.value(), std::move(job));
+  if (!prepared.ok()) {
+    co_await call.fail(prepared.error());
+    co_return;
+  }
+  auto body =
+      co_await compute_embeddings(executor_, engine_, model_.name, *std::move(prepared), deadline.value());
+  if (!body.ok()) {
+    co_await call.fail(body.error());
+    co_return;
+  }
+  if (refusing_) call.exchange().close_after();
+  co_await call.answer_json(200, *std::move(body));
 }
 
 Task<void> Generator::wait_quiet(Deadline deadline) {

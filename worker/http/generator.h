@@ -51,6 +51,8 @@ class Generator {
   Task<void> handle_prefix(HttpCall& call, Prefixes& prefixes);
   // POST /v1/conversations: computed likewise, and cached like any other KV.
   Task<void> handle_conversation(HttpCall& call);
+  // POST /v1/embeddings (embeddings.h).
+  Task<void> handle_embeddings(HttpCall& call);
   // A request that only needs text in: `answer` makes the whole answer of a body, on a text-in thread.
   using TextAnswer = ApiResult<std::string> (*)(const ServedModel& model, std::string_view body);
   Task<void> handle_text(HttpCall& call, TextAnswer answer);

@@ -49,6 +49,25 @@ HttpServerOptions counted(HttpServerOptions options, Metrics& metrics) {
   return options;
 }
 
+Task<void> answer_conversations(HttpCall& call, Engine& engine, const std::string& model) {
+  const auto tails = co_await list_conversations(engine, model);
+  if (tails.ok()) {
+    co_await call.answer_json(200, conversation_list_json(tails.value()));
+  } else {
+    co_await call.fail(tails.error());
+  }
+}
+
+Task<void> answer_conversation(HttpCall& call, Engine& engine, const std::string& model) {
+  const std::string session(conversation_session_of(call.request().path));
+  const auto tail = co_await find_tail(engine, model, session);
+  if (tail.ok()) {
+    co_await call.answer_json(200, conversation_json(tail.value()));
+  } else {
+    co_await call.fail(tail.error());
+  }
+}
+
 }  // namespace
 
 struct WorkerServer::Impl {
@@ -65,6 +84,7 @@ struct WorkerServer::Impl {
   Task<void> generate(HttpCall& call, GenerateRequest::Kind kind);
   Task<void> generate_with_faults(HttpCall& call, GenerateRequest::Kind kind);
   Task<void> sim_faults(HttpCall& call);
+  Task<void> embeddings(HttpCall& call) { return generator.handle_embeddings(call); }
   Task<void> tokenize(HttpCall& call) { return generator.handle_text(call, answer_tokenize); }
   Task<void> detokenize(HttpCall& call) { return generator.handle_text(call, answer_detokenize); }
   Task<void> models(HttpCall& call);
@@ -75,8 +95,6 @@ struct WorkerServer::Impl {
   Task<void> one_prefix(HttpCall& call);
   Task<void> all_conversations(HttpCall& call);
   Task<void> one_conversation(HttpCall& call);
-  Task<void> list_all_conversations(HttpCall& call);
-  Task<void> find_one_conversation(HttpCall& call);
   Task<void> residency_events(HttpCall& call) { return residency.serve(call); }
   Task<void> metrics_text(HttpCall& call);
 
@@ -93,7 +111,7 @@ struct WorkerServer::Impl {
     Task<void> (Impl::*handler)(HttpCall&);
     PageRule page = PageRule::kGuarded;
   };
-  static const std::array<Route, 18> kRoutes;
+  static const std::array<Route, 19> kRoutes;
   static const Route* find_route(std::string_view path);
 
   const ServedModel& model;
@@ -118,9 +136,10 @@ struct WorkerServer::Impl {
   HttpServer http;  // last: its handlers use all of the above
 };
 
-constexpr std::array<WorkerServer::Impl::Route, 18> WorkerServer::Impl::kRoutes{{
+constexpr std::array<WorkerServer::Impl::Route, 19> WorkerServer::Impl::kRoutes{{
     {"POST", "/v1/chat/completions", &Impl::chat, PageRule::kOnlyAsks},
     {"POST", "/v1/completions", &Impl::completions, PageRule::kOnlyAsks},
+    {"POST", "/v1/embeddings", &Impl::embeddings, PageRule::kOnlyAsks},
     {"POST", "/tokenize", &Impl::tokenize, PageRule::kOnlyAsks},
     {"POST", "/detokenize", &Impl::detokenize, PageRule::kOnlyAsks},
     {"GET, HEAD", "/v1/models", &Impl::models},
@@ -225,30 +244,13 @@ Task<void> WorkerServer::Impl::one_prefix(HttpCall& call) {
 
 Task<void> WorkerServer::Impl::all_conversations(HttpCall& call) {
   if (call.request().method == "POST") return generator.handle_conversation(call);
-  return hands_on_conversations ? list_all_conversations(call) : call.fail(keeps_conversations());
+  return hands_on_conversations ? answer_conversations(call, engine, model.name)
+                                : call.fail(keeps_conversations());
 }
 
 Task<void> WorkerServer::Impl::one_conversation(HttpCall& call) {
-  return hands_on_conversations ? find_one_conversation(call) : call.fail(keeps_conversations());
-}
-
-Task<void> WorkerServer::Impl::list_all_conversations(HttpCall& call) {
-  const auto tails = co_await list_conversations(engine, model.name);
-  if (tails.ok()) {
-    co_await call.answer_json(200, conversation_list_json(tails.value()));
-  } else {
-    co_await call.fail(tails.error());
-  }
-}
-
-Task<void> WorkerServer::Impl::find_one_conversation(HttpCall& call) {
-  const std::string session(conversation_session_of(call.request().path));
-  const auto tail = co_await find_tail(engine, model.name, session);
-  if (tail.ok()) {
-    co_await call.answer_json(200, conversation_json(tail.value()));
-  } else {
-    co_await call.fail(tail.error());
-  }
+  return hands_on_conversations ? answer_conversation(call, engine, model.name)
+                                : call.fail(keeps_conversations());
 }
 
 Task<void> WorkerServer::Impl::generate_with_faults(HttpCall& call, GenerateRequest::Kind kind) {

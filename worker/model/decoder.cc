@@ -59,13 +59,24 @@ class Decoder final : public Model {
   }
 
   Tensor logits(const Context& context, std::span<const int32_t> rows) override {
-    const Tensor residual = first_rows(context.workspace.residual, context.step.token_count());
-    const Tensor gathered = first_rows(context.workspace.gathered, static_cast<int64_t>(rows.size()));
-    context.backend.gather_rows({.x = residual, .rows = rows, .out = gathered});
-    return head_.logits(context, norm_.of(context, gathered));
+    return head_.logits(context, norm_.of(context, gathered(context, rows)));
+  }
+
+  Tensor hidden(const Context& context, std::span<const int32_t> rows) override {
+    const RmsNormParams norm = norm_.of(context, gathered(context, rows));
+    context.backend.rms_norm(norm);
+    return norm.out;
   }
 
  private:
+  // The residual's rows, in the workspace.
+  static Tensor gathered(const Context& context, std::span<const int32_t> rows) {
+    const Tensor residual = first_rows(context.workspace.residual, context.step.token_count());
+    const Tensor out = first_rows(context.workspace.gathered, static_cast<int64_t>(rows.size()));
+    context.backend.gather_rows({.x = residual, .rows = rows, .out = out});
+    return out;
+  }
+
   Embedding embedding_;
   std::vector<DecoderLayer> layers_;
   RmsNorm norm_;

@@ -67,6 +67,8 @@ class Model {
   virtual void forward(const Context& context) = 0;
   // Returns (S, V) float32 in the workspace, for `rows` of the last forward(). Valid until the next call.
   virtual Tensor logits(const Context& context, std::span<const int32_t> rows) = 0;
+  // The same of the hidden states behind the last norm: (S, D) activation.
+  virtual Tensor hidden(const Context& context, std::span<const int32_t> rows) = 0;
 };
 
 }  // namespace troupe

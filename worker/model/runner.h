@@ -112,6 +112,8 @@ class ModelRunner {
   // items in order; a bounded number at a time. Overwrites the logits that collect() returned.
   using RowVisitor = std::function<void(int32_t row, std::span<const float> logits)>;
   void visit_rows(int32_t first, int32_t count, const RowVisitor& visit);
+  // The same of the last norm's output (hidden_size), of which the head makes the logits.
+  void visit_hidden(int32_t first, int32_t count, const RowVisitor& visit);
   // Log-probability of every id after the first, given those before it: (ids.size() - 1). At most
   // max_model_len ids. Overwrites the KV blocks from 0 on: REQUIRES no batch in flight and nothing cached.
   StatusOr<std::vector<float>> logprobs(std::span<const TokenId> ids);

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -56,6 +57,7 @@ struct ModelRunner::Impl {
   Context context(const Step& step) { return {*backend, workspace, step}; }
   // Returns the model's logits of `rows`, in host memory. Valid until the next call.
   Tensor logits(const Context& of, std::span<const int32_t> rows);
+  void for_each_part(int32_t first, int32_t count, const std::function<void(std::span<const int32_t>)>& use);
   void guide(const Tensor& logits, const GuidedRow& guided);
   void draw(const Tensor& logits, const StepDraws& wanted, const Tensor& drawn);
 };

@@ -36,6 +36,17 @@ Tensor ModelRunner::Impl::logits(const Context& of, std::span<const int32_t> row
   return result;
 }
 
+// Calls `use` with rows [first, first + count), as many at a time as the workspace has room for.
+void ModelRunner::Impl::for_each_part(int32_t first, int32_t count,
+                                      const std::function<void(std::span<const int32_t>)>& use) {
+  const int32_t rows_max = std::min({kScoringRowsMax, options.max_num_seqs, options.max_batched_tokens});
+  for (int32_t begin = first; begin < first + count; begin += rows_max) {
+    buffers.rows.clear();
+    for (int32_t r = begin; r < std::min(begin + rows_max, first + count); ++r) buffers.rows.push_back(r);
+    use(buffers.rows);
+  }
+}
+
 // By the host: beside two forward passes its three of a vocabulary are little.
 void ModelRunner::Impl::guide(const Tensor& logits, const GuidedRow& guided) {
   const auto vocab = static_cast<size_t>(logits.shape[1]);
@@ -184,18 +195,32 @@ bool ModelRunner::runs_ahead() const {
 
 void ModelRunner::visit_rows(int32_t first, int32_t count, const RowVisitor& visit) {
   Impl& m = *impl_;
-  const int32_t rows_max = std::min({kScoringRowsMax, m.options.max_num_seqs, m.options.max_batched_tokens});
   const auto vocab = static_cast<size_t>(m.config.vocab_size);
   const Step step = m.buffers.step();
   const Context context = m.context(step);
-  for (int32_t begin = first; begin < first + count; begin += rows_max) {
-    m.buffers.rows.clear();
-    for (int32_t r = begin; r < std::min(begin + rows_max, first + count); ++r) m.buffers.rows.push_back(r);
-    const Tensor logits = m.logits(context, m.buffers.rows);
-    for (size_t i = 0; i < m.buffers.rows.size(); ++i) {
-      visit(m.buffers.rows[i], {logits.as<float>() + i * vocab, vocab});
+  m.for_each_part(first, count, [&](std::span<const int32_t> rows) {
+    const Tensor logits = m.logits(context, rows);
+    for (size_t i = 0; i < rows.size(); ++i) visit(rows[i], {logits.as<float>() + i * vocab, vocab});
+  });
+}
+
+void ModelRunner::visit_hidden(int32_t first, int32_t count, const RowVisitor& visit) {
+  Impl& m = *impl_;
+  const auto width = static_cast<size_t>(m.config.hidden_size);
+  const Step step = m.buffers.step();
+  const Context context = m.context(step);
+  std::vector<std::byte> bytes;
+  std::vector<float> row(width);
+  m.for_each_part(first, count, [&](std::span<const int32_t> rows) {
+    Tensor hidden = m.model->hidden(context, rows);
+    bytes.resize(hidden.bytes());
+    m.backend->download(bytes.data(), hidden.data, hidden.bytes());
+    hidden.data = bytes.data();
+    for (size_t i = 0; i < rows.size(); ++i) {
+      for (size_t j = 0; j < width; ++j) row[j] = element(hidden, static_cast<int64_t>(i * width + j));
+      visit(rows[i], row);
     }
-  }
+  });
 }
 
 StatusOr<std::vector<float>> ModelRunner::logprobs(std::span<const TokenId> ids) {
