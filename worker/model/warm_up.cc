@@ -34,8 +34,12 @@ struct Cached {
   int64_t shared_blocks = 0;  // shared by all requests
 };
 
-Status run(const Shape& shape, const Cached& cached, ModelRunner& runner,
-           std::span<const KvCopy> copies = {}) {
+// Decodes are drawn by the usual cuts; with kChains one of them by a chain of samplers, which is a launch
+// more.
+enum class Draws : uint8_t { kCuts, kChains };
+
+Status run(const Shape& shape, const Cached& cached, ModelRunner& runner, std::span<const KvCopy> copies = {},
+           Draws drawn_by = Draws::kCuts) {
   const std::vector<TokenId> ids(static_cast<size_t>(shape.tokens_each), 0);
   const int64_t table_blocks = cached.shared_blocks + shape.blocks_each;
   std::vector<BlockId> tables(static_cast<size_t>(table_blocks * shape.requests));
@@ -54,19 +58,25 @@ Status run(const Shape& shape, const Cached& cached, ModelRunner& runner,
     item.samples = true;
     item.blocks = table;
   }
-  const std::vector<SampleRow> draws(batch.items.size(), {.draw = {.top_k = 40, .top_p = 0.9f}});
+  std::vector<SampleRow> draws(batch.items.size(), {.draw = {.top_k = 40, .top_p = 0.9f}});
+  const SamplerChain chain{.typical_p = 0.9f};
+  if (drawn_by == Draws::kChains) draws.front().chain = &chain;
   return runner.run(batch, {draws, {}}).status();
 }
 
 // A device keeps a graph for each number of launches in a decode step. The number depends on how much each
-// request reads, and on whether several read a shared part at once.
+// request reads, on whether several read a shared part at once, and on whether a chain draws.
 Status run_decodes(const Shape& shape, ModelRunner& runner, const RunnerOptions& o) {
   const int64_t last = std::min<int64_t>(shape.blocks_each * o.block_size, runner.max_model_len()) - 1;
-  TROUPE_RETURN_IF_ERROR(run(shape, {.tokens = last}, runner));
+  for (const Draws drawn_by : {Draws::kCuts, Draws::kChains})
+    TROUPE_RETURN_IF_ERROR(run(shape, {.tokens = last}, runner, {}, drawn_by));
   const int64_t shared =
       std::min<int64_t>(runner.block_count() - shape.requests, (runner.max_model_len() - 1) / o.block_size);
   if (shape.requests < 2 || shared < 1) return absl::OkStatus();
-  return run({shape.requests, shape.tokens_each, 1}, {shared * o.block_size, shared}, runner);
+  for (const Draws drawn_by : {Draws::kCuts, Draws::kChains})
+    TROUPE_RETURN_IF_ERROR(
+        run({shape.requests, shape.tokens_each, 1}, {shared * o.block_size, shared}, runner, {}, drawn_by));
+  return absl::OkStatus();
 }
 
 // Kernels that no step above has: those of a copied block, and those that put together what a prompt behind

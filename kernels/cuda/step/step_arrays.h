@@ -48,8 +48,9 @@ enum class StepArray : uint8_t {
 };
 inline constexpr size_t kStepArrayCount = size_t{static_cast<uint8_t>(StepArray::kLogitEdits)} + 1;
 
-// Driven by the backend's one thread. Errors end the process (device.cuh): there is no memory for a few
-// kilobytes only where the device is broken, and it grows to its largest in the first steps.
+// Driven by the backend's one thread. Errors end the process (device.cuh): memory beside KV is kept for steps
+// (worker/model/load/memory_budget.h), of which masks take 8 MiB at most, a bit a token and row, as the first
+// requests with a grammar come.
 class StepArrays {
  public:
   static constexpr size_t kAlignment = 256;  // of each array, as cudaMalloc's

@@ -53,7 +53,7 @@ class WarmUp : public testing::Test {
   }
 
   // Runs a step of decodes after `start` tokens, of which the first `shared` blocks are the same for all.
-  void decode(int lanes, int32_t start, BlockId shared, float temperature) {
+  void decode(int lanes, int32_t start, BlockId shared, const SampleRow& draw) {
     const std::vector<TokenId> ids{7};
     std::vector<std::vector<BlockId>> tables;
     for (BlockId lane = 0; lane < lanes; ++lane) {
@@ -70,7 +70,7 @@ class WarmUp : public testing::Test {
       item.samples = true;
       item.blocks = table;
     }
-    const std::vector<SampleRow> draws(tables.size(), {.draw = {.temperature = temperature}});
+    const std::vector<SampleRow> draws(tables.size(), draw);
     const auto output = runner_->run(batch, {draws, {}});
     ASSERT_TRUE(output.ok()) << output.status();
   }
@@ -87,10 +87,12 @@ TEST_F(WarmUp, NoDecodeStepTakesMemoryLater) {
   const int64_t warm = free_bytes();
   EXPECT_LT(warm, cold) << "graphs take memory: the comparison can fail";
   for (const int lanes : kSanitized ? std::vector{1, 6} : std::vector{1, 2, 3, 4, 6}) {
-    for (const float temperature : {0.0f, 1.0f}) {
-      decode(lanes, 0, 0, temperature);
-      decode(lanes, 300, 0, temperature);
-      decode(lanes, 300, 18, temperature);
+    const SamplerChain chain{.tfs = 0.9f};
+    for (const SampleRow& draw : {SampleRow{.draw = {.temperature = 0}}, SampleRow{.draw = {}},
+                                  SampleRow{.draw = {}, .chain = &chain}}) {
+      decode(lanes, 0, 0, draw);
+      decode(lanes, 300, 0, draw);
+      decode(lanes, 300, 18, draw);
       EXPECT_EQ(free_bytes(), warm) << lanes;
     }
   }
