@@ -9,7 +9,7 @@ namespace troupe {
 
 namespace {
 
-// Of one request's forced tokens, in one step, which all others wait for.
+// All other requests wait while one's forced tokens are found.
 constexpr int32_t kRunMax = 256;
 constexpr int64_t kSearchesMax = 4;
 
@@ -183,9 +183,10 @@ void Engine::Impl::take_token(Sequence& sequence, TokenEvent& event, uint64_t po
 // The tokens that must follow the one drawn: the next step computes them and draws behind them.
 void Engine::Impl::append_forced(Sequence& sequence, const Drawn& drawn, StepToken& result) {
   const auto count_max = static_cast<size_t>(std::clamp(scheduler.tokens_left(drawn.id), 0, kRunMax));
-  const int64_t searches_end = sequence.search_count() + kSearchesMax;
+  const int64_t searches_end = sequence.forced_run()->search_count() + kSearchesMax;
   size_t count = 0;
-  for (; !result.finished && count < count_max && sequence.search_count() < searches_end; ++count) {
+  for (; !result.finished && count < count_max && sequence.forced_run()->search_count() < searches_end;
+       ++count) {
     const uint64_t position = drawn.position + 1 + count;
     const std::optional<TokenId> token = sequence.forced(position);
     if (!token) break;
@@ -195,7 +196,7 @@ void Engine::Impl::append_forced(Sequence& sequence, const Drawn& drawn, StepTok
     event.token = sequence.accept(*token, position);
     take_token(sequence, event, position, result);
   }
-  result.run = sequence.last(count);
+  result.run = sequence.forced_run()->last(count);
   metrics.forced(count);
 }
 
@@ -231,7 +232,7 @@ void Engine::Impl::accept(const StepOutput& output) {
       event.score = std::make_unique<TokenScore>(sequence.score({row, vocab}, event.token));
     }
     take_token(sequence, event, drawn.position, result);
-    if (sequence.may_force()) append_forced(sequence, drawn, result);
+    if (sequence.forced_run() != nullptr) append_forced(sequence, drawn, result);
   }
 }
 

@@ -48,14 +48,15 @@ EngineMetrics::EngineMetrics(Metrics& m, const std::string& model)
                                kInterTokenBuckets, labels_of(model))),
       e2e_(m.histogram("vllm:e2e_request_latency_seconds", "From submission to the last token.",
                        kRequestLatencyBuckets, labels_of(model))),
-      tokens_{m.counter("troupe_computed_tokens_total",
-                        "Tokens whose KV was computed: prompts without what was cached, answers, and "
-                        "what preemption repeats.",
-                        labels_of(model)),
-              m.counter("troupe_forced_tokens_total",
-                        "Tokens that an answer's grammar left no choice of and that came in one step with the "
-                        "token before them.",
-                        labels_of(model))},
+      tokens_{
+          m.counter("troupe_computed_tokens_total",
+                    "Tokens whose KV was computed: prompts without what was cached, answers, and "
+                    "what preemption repeats.",
+                    labels_of(model)),
+          m.counter("troupe_forced_tokens_total",
+                    "Tokens that an answer's grammar left no choice of and that came in one step with the "
+                    "token before them.",
+                    labels_of(model))},
       copied_tokens_(m.counter("troupe_prefix_copied_tokens_total",
                                "Prompt tokens found in a cached block of which only a part fits.",
                                labels_of(model))),

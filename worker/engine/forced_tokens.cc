@@ -152,6 +152,7 @@ std::vector<TokenId> ForcedTokens::find(std::span<const TokenId> answer, const F
 
 void ForcedRun::push(TokenId token) {
   answer_.push_back(token);
+  is_judged_ = false;
   const bool is_forced = is_found_ && !run_.empty() && run_[taken_count_] == token;
   if (is_forced && taken_count_ + 1 < run_.size()) {
     ++taken_count_;

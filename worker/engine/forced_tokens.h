@@ -59,17 +59,21 @@ class ForcedRun {
   void push(TokenId token);
   // The answer's last `count` tokens; valid until push().
   std::span<const TokenId> last(size_t count) const { return std::span(answer_).last(count); }
-  // The token that must be the next one; none: any may come. `text()`: what must, called at most once a
-  // token.
-  template <typename Text>
-  std::optional<TokenId> next(const Text& text) {
+  // The token that must be the next one; none: any may come. `text()`: what must; `is_banned(token)`: it must
+  // not come, whatever the text. Both are called at most once a token.
+  template <typename Text, typename IsBanned>
+  std::optional<TokenId> next(const Text& text, const IsBanned& is_banned) {
     if (!is_found_) {
       run_ = tokens_.find(answer_, text());
       ++search_count_;
       taken_count_ = 0;
       is_found_ = true;
     }
-    return run_.empty() ? std::nullopt : std::optional<TokenId>(run_[taken_count_]);
+    if (!is_judged_) {
+      is_banned_ = !run_.empty() && is_banned(run_[taken_count_]);
+      is_judged_ = true;
+    }
+    return run_.empty() || is_banned_ ? std::nullopt : std::optional<TokenId>(run_[taken_count_]);
   }
 
  private:
@@ -78,6 +82,8 @@ class ForcedRun {
   std::vector<TokenId> run_;
   size_t taken_count_ = 0;  // of run_; less than all, unless that is empty
   bool is_found_ = false;   // run_ is of the answer so far
+  bool is_judged_ = false;  // is_banned_ is of the next token
+  bool is_banned_ = false;
   int64_t search_count_ = 0;
 };
 

@@ -68,8 +68,8 @@ Sequence::Sequence(EngineRequest& request, const Tokenizer* tokenizer)
 }
 
 SampleRow Sequence::draw_at(uint64_t position, int32_t last_drawn) {
-  const bool is_decided =
-      ends_thought() || (is_known(position) && !has_state()) || (may_force() && forced(position).has_value());
+  const bool is_decided = ends_thought() || (is_known(position) && !has_state()) ||
+                          (forced_run_ != nullptr && forced(position).has_value());
   if (prompt_only_ || is_decided) return {.draw = {.temperature = 0}};
   SampleRow row{.draw = draw_params(sampling_, position)};
   if (adjuster_ != nullptr) {
@@ -77,7 +77,7 @@ SampleRow Sequence::draw_at(uint64_t position, int32_t last_drawn) {
     row.edits = adjuster_->edits(position);
     row.last_drawn = last_drawn;
   }
-  if (position == redraw_position_) row.edits = redraw_edits_;
+  if (position == redraw_.position) row.edits = redraw_.edits;
   if (grammar_ != nullptr) row.mask = grammar_->mask();
   if (sampling_.chain) row.chain = &*sampling_.chain;
   if (has_state()) row.mirostat_mu = &mirostat_mu_;
@@ -86,11 +86,8 @@ SampleRow Sequence::draw_at(uint64_t position, int32_t last_drawn) {
 }
 
 std::optional<TokenId> Sequence::forced(uint64_t position) {
-  if (!decided_ || decided_->position != position) {
-    const std::optional<TokenId> token = forced_run_->next([this] { return grammar_->forced_text(); });
-    decided_ = {position, token && is_banned(*token, position) ? std::nullopt : token};
-  }
-  return decided_->token;
+  return forced_run_->next([this] { return grammar_->forced_text(); },
+                           [this, position](TokenId token) { return is_banned(token, position); });
 }
 
 bool Sequence::is_banned(TokenId token, uint64_t position) {
@@ -103,10 +100,9 @@ bool Sequence::is_banned(TokenId token, uint64_t position) {
 
 TokenId Sequence::accept(TokenId drawn, uint64_t position) {
   TokenId token = is_known(position) ? known_[position - first_position_] : drawn;
-  if (may_force()) {
+  if (forced_run_ != nullptr) {
     if (!is_known(position)) token = forced(position).value_or(token);
     forced_run_->push(token);
-    decided_.reset();
   }
   if (thinking_ != nullptr) {
     if (!is_known(position)) token = thinking_->forced().value_or(token);
@@ -153,22 +149,22 @@ void Sequence::release_all(std::vector<TokenEvent>& released) {
 }
 
 void Sequence::rewind() {
-  redraw_position_ = provisional_->emitted().size();
+  redraw_.position = provisional_->emitted().size();
   if (grammar_ != nullptr) grammar_->rewind_to(provisional_->emitted().size());
   if (thinking_ != nullptr) thinking_->restart(provisional_->emitted());
   adjuster_ = LogitAdjuster::make(sampling_, provisional_->prompt());
-  redraw_edits_.clear();
+  redraw_.edits.clear();
   if (adjuster_ != nullptr) {
     for (const TokenId token : provisional_->emitted()) adjuster_->add_emitted(token);
-    const std::span<const LogitEdit> edits = adjuster_->edits(redraw_position_);
-    redraw_edits_.assign(edits.begin(), edits.end());
+    const std::span<const LogitEdit> edits = adjuster_->edits(redraw_.position);
+    redraw_.edits.assign(edits.begin(), edits.end());
   }
   constexpr float kBan = -std::numeric_limits<float>::infinity();
   for (const TokenId token : provisional_->banned()) {
-    const auto edit = std::find_if(redraw_edits_.begin(), redraw_edits_.end(),
+    const auto edit = std::find_if(redraw_.edits.begin(), redraw_.edits.end(),
                                    [token](const LogitEdit& e) { return e.token == token; });
-    if (edit == redraw_edits_.end()) {
-      redraw_edits_.push_back({token, /*emitted_count=*/-1, kBan});
+    if (edit == redraw_.edits.end()) {
+      redraw_.edits.push_back({token, /*emitted_count=*/-1, kBan});
     } else {
       edit->bias = kBan;
     }

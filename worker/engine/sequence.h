@@ -44,15 +44,11 @@ class Sequence {
   bool is_scored(uint64_t position) const {
     return !prompt_only_ && logprobs_.has_value() && position >= scored_from_;
   }
-  // Whether some tokens of its answer may not be drawn.
-  bool may_force() const { return forced_run_ != nullptr; }
+  // Null: every token is drawn.
+  const ForcedRun* forced_run() const { return forced_run_.get(); }
   // The token that must come next, at `position`, by the answer's grammar; it is then not drawn. REQUIRES:
-  // may_force()
+  // forced_run()
   std::optional<TokenId> forced(uint64_t position);
-  // Searches for such tokens so far. REQUIRES: may_force()
-  int64_t search_count() const { return forced_run_->search_count(); }
-  // The last `count` tokens accepted; valid until accept(). REQUIRES: may_force()
-  std::span<const TokenId> last(size_t count) const { return forced_run_->last(count); }
   // Appends the token at `position` to the history and returns it: the known one, if already sent, the one
   // that ends the thoughts where that must come, the forced() one, or `drawn`.
   TokenId accept(TokenId drawn, uint64_t position);
@@ -98,20 +94,17 @@ class Sequence {
                     std::vector<TokenEvent>& released);
 
   std::unique_ptr<GrammarState> grammar_;
-  std::unique_ptr<ForcedRun> forced_run_;  // null: every token is drawn
-  struct Decided {
-    uint64_t position;
-    std::optional<TokenId> token;
-  };
-  std::optional<Decided> decided_;                  // forced()'s answer behind the tokens so far
+  std::unique_ptr<ForcedRun> forced_run_;           // null: every token is drawn
   std::unique_ptr<ThinkingBudget> thinking_;        // null: thoughts have no bound
   std::unique_ptr<ProvisionalAnswer> provisional_;  // null: a token that was drawn stays
   SamplingParams sampling_;
   float mirostat_mu_ = 0;
   std::unique_ptr<LogitAdjuster> adjuster_;  // null: logits stay as they are
   // After tokens were taken back: the edits of the next draw, what is banned there included.
-  std::vector<LogitEdit> redraw_edits_;
-  uint64_t redraw_position_ = ~uint64_t{0};
+  struct Redraw {
+    std::vector<LogitEdit> edits;
+    uint64_t position = ~uint64_t{0};
+  } redraw_;
   std::vector<int32_t> stop_token_ids_;
   bool ignore_eos_ = false;
   bool prompt_only_ = false;

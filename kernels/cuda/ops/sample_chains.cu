@@ -2,11 +2,12 @@
 // edits and under its mask, the host's to the bit; or kNoDraw
 //
 // logits (S, V) float32, edited in place · chains (C), each of a row · out (S) int32 · mus (C) float32
-// A block a row. One pass over the row looks whether it can be drawn from, three, digits of a logit in turn,
-// find the worst of the K <= 5,000 tokens that a chain begins with, two more choose among its equals where not
-// all of them fit, the last brings the tokens to shared memory, 8 bytes each, where they are sorted. All that follows is the host's own text (chain_samplers.h) by the block as a team (block_team.cuh),
-// on 16 bytes a token. A chain that begins with top_k has few tokens, and a launch asks for the memory of its
-// longest one: at 64 registers two blocks share a multiprocessor, one where 100 KB are too much for that.
+// A block a row. One pass over the row looks whether it can be drawn from; three, digits of a logit in turn,
+// find the worst of the K <= 5,000 tokens that a chain begins with; two more choose among its equals where
+// not all of them fit; the last brings the tokens to shared memory, 8 bytes each, where they are sorted. All
+// that follows is the host's own text (chain_samplers.h) by the block as a team (block_team.cuh), on 16 bytes
+// a token. A chain that begins with top_k has few tokens, and a launch asks for the memory of its longest
+// one: at 64 registers two blocks share a multiprocessor, one where 100 KB are too much for that.
 //
 // The samplers' passes are of integers, or of a token for itself; what must be added up in one order has 64
 // lanes (kSumLanes). Not measured: where the time goes on a GPU.
