@@ -161,12 +161,14 @@ ApiResult<RoutedRequest> parse_passed(const HttpRequest& request, const RequestP
   // Workers keep a cache of prefixes for these paths' prompts, too: what one tenant sent is not another's to
   // see.
   const bool ours_answer = request.path == kEmbeddingsPath;
+  const auto* text = std::get_if<std::string>(&named.prompt);
+  const bool has_text = text == nullptr || !text->empty() || !named.more_prompts.empty();
   if ((request.path == kResponsesPath || ours_answer) && !input.tenant_salt.empty())
     routed.salt = salt_within(input.tenant_salt, named.cache_salt);
   named.cache_salt = input.tenant_salt;
   routed.key = route::make_prefix_key(named, request.header("x-session-id"));
   routed.key.others_only = !ours_answer;
-  if (boundary.empty() && !ours_answer) routed.key.prompt_bytes = request.body.size();
+  if (boundary.empty() && !(ours_answer && has_text)) routed.key.prompt_bytes = request.body.size();
   routed.model = std::move(named.model);
   routed.generates = false;
   routed.passes = true;

@@ -193,7 +193,9 @@ ApiResult<RoutedRequest> RequestIntake::parse_named(const HttpRequest& request, 
                                                     const RequestContext& context) const {
   auto routed = parse(request, input);
   if (!routed.ok() || !routed->model.empty()) return routed;
-  auto model = only_model(context, routed->key.others_only);
+  // (Embeddings are asked of workers of another kind first: without a name they have always been theirs.)
+  auto model = only_model(context, routed->passes);
+  if (!model.ok() && routed->passes && !routed->key.others_only) model = only_model(context, false);
   if (!model.ok()) return model.error();
   input.model = *model;
   routed = parse(request, input);

@@ -14,6 +14,9 @@ namespace {
 
 // Inputs in the engine at once: enough to fill a step with short texts, and few among its places.
 constexpr size_t kInputsAtOnce = 16;
+constexpr Duration kFullEngineWait = std::chrono::milliseconds(20);
+// Of all requests' vectors: 128 MiB.
+constexpr int64_t kNumbersMax = int64_t{32} << 20;
 
 // The inputs of one request, each from its submission to its vector.
 class InputsUnderWay {
@@ -34,7 +37,8 @@ class InputsUnderWay {
   const std::vector<std::vector<float>>& vectors() const { return vectors_; }
   int64_t cached_count() const { return cached_count_; }
 
-  // Submits as many as may be there. A full engine is an error only where none of ours will make room.
+  bool is_idle() const { return ids_.size() == finished_count_; }
+  // Submits as many as may be there. A full engine is an error only for the first one.
   Status submit_more() {
     while (ids_.size() < inputs_.size() && ids_.size() - finished_count_ < kInputsAtOnce) {
       const size_t index = ids_.size();
@@ -44,9 +48,8 @@ class InputsUnderWay {
       };
       // (A copy, where it may have to be submitted again.)
       const auto id = engine_.submit(inputs_[index], std::move(sink));
-      const bool waits =
-          id.status().code() == absl::StatusCode::kResourceExhausted && ids_.size() > finished_count_;
-      if (waits) return absl::OkStatus();
+      const bool is_full = id.status().code() == absl::StatusCode::kResourceExhausted;
+      if (is_full && !ids_.empty()) return absl::OkStatus();
       if (!id.ok()) return id.status();
       ids_.push_back(*id);
       inputs_[index] = {};
@@ -90,12 +93,24 @@ ApiError refused(const Status& status) {
 
 }  // namespace
 
-Task<ApiResult<std::string>> compute_embeddings(Executor executor, Engine& engine, const std::string& model,
-                                                PreparedEmbeddings prepared, Deadline deadline) {
+ApiResult<EmbeddingsRoom::Place> EmbeddingsRoom::take(int64_t count) {
+  if (taken_ > 0 && taken_ + count > kNumbersMax)
+    return refused(absl::ResourceExhaustedError("too many vectors are being computed; try again"));
+  return Place(this, count);
+}
+
+Task<ApiResult<EmbeddingsAnswer>> compute_embeddings(Executor executor, Engine& engine,
+                                                     const std::string& model, PreparedEmbeddings prepared,
+                                                     Deadline deadline) {
   InputsUnderWay inputs(executor, engine, std::move(prepared.inputs));
   while (!inputs.is_done()) {
     if (const Status status = inputs.submit_more(); !status.ok()) co_return refused(status);
-    if (!co_await inputs.channel().wait(deadline)) co_return deadline_error();
+    const TimePoint now = std::chrono::steady_clock::now();
+    const Deadline until = inputs.is_idle()
+                               ? Deadline::after(now, std::min(kFullEngineWait, deadline.remaining(now)))
+                               : deadline;
+    if (!co_await inputs.channel().wait(until) && deadline.expired(std::chrono::steady_clock::now()))
+      co_return deadline_error();
     for (EngineOutput& piece : inputs.channel().take()) {
       if (const Status status = inputs.take(std::move(piece)); !status.ok()) co_return step_error(status);
     }
@@ -107,7 +122,7 @@ Task<ApiResult<std::string>> compute_embeddings(Executor executor, Engine& engin
   answer.vectors = inputs.vectors();
   answer.prompt_tokens = prepared.token_count;
   answer.cached_tokens = inputs.cached_count();
-  co_return embeddings_json(answer);
+  co_return answer;
 }
 
 }  // namespace troupe

@@ -346,8 +346,21 @@ Task<void> Generator::handle_embeddings(HttpCall& call) {
     co_await call.fail(prepared.error());
     co_return;
   }
-  auto body =
+  const auto number_count = static_cast<int64_t>(prepared->inputs.size()) * model_.config.hidden_size;
+  const auto place = embeddings_room_.take(number_count);
+  if (!place.ok()) {
+    co_await call.fail(place.error());
+    co_return;
+  }
+  auto answer =
       co_await compute_embeddings(executor_, engine_, model_.name, *std::move(prepared), deadline.value());
+  if (!answer.ok()) {
+    co_await call.fail(answer.error());
+    co_return;
+  }
+  auto write = [&answer]() -> ApiResult<std::string> { return embeddings_json(*answer); };
+  const auto number_bytes = static_cast<size_t>(number_count) * sizeof(float);
+  auto body = co_await text_jobs_.run<std::string>(number_bytes, deadline.value(), std::move(write));
   if (!body.ok()) {
     co_await call.fail(body.error());
     co_return;

@@ -19,6 +19,7 @@
 #include <random>
 
 #include "worker/engine/engine.h"
+#include "worker/http/embeddings.h"
 #include "worker/http/http_call.h"
 #include "worker/http/next_turns.h"
 #include "worker/http/output_channel.h"
@@ -98,6 +99,7 @@ class Generator {
   const ServedModel& model_;
   Engine& engine_;
   TextJobs text_jobs_;
+  EmbeddingsRoom embeddings_room_;
   NextTurns next_turns_;
   std::mt19937_64 random_;  // for ids, and seeds of requests that have none
   Timer idle_timer_;        // cancelled when running_count_ reaches 0

@@ -16,12 +16,23 @@ ApiError too_many_tokens() {
                                                    " tokens, the most of one request"));
 }
 
+// No more of a text's end than the longest prompt has bytes.
+std::string_view last_part(std::string_view text, const ServedModel& model) {
+  const auto most = static_cast<size_t>(model.prompt_bytes_max);
+  if (text.size() <= most) return text;
+  text.remove_prefix(text.size() - most);
+  while (!text.empty() && (static_cast<uint8_t>(text.front()) & 0xC0) == 0x80) text.remove_prefix(1);
+  return text;
+}
+
 // An input's tokens, of which there is one and at most what fits beside a token of an answer.
 ApiResult<std::vector<TokenId>> encode_input(const ServedModel& model, const EmbeddingsRequest& request,
                                              const GenerateRequest::Prompt& input, std::string_view field) {
   const auto* text = std::get_if<std::string>(&input);
-  auto ids = text != nullptr ? encode_text(model, *text, request.add_special_tokens, field)
-                             : encode_prompt(model, input, field);
+  auto ids = text != nullptr
+                 ? encode_text(model, request.truncate_prompt_tokens ? last_part(*text, model) : *text,
+                               request.add_special_tokens, field)
+                 : encode_prompt(model, input, field);
   if (!ids.ok()) return ids.error();
   if (auto fault = unknown_token(model, field, *ids)) return *std::move(fault);
   if (ids->empty()) return ApiError::bad_field(field, "it comes to no token");

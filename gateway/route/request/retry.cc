@@ -36,7 +36,8 @@ bool retryable_status(int http_status) {
 }
 
 bool node_specific_rejection(const Failure& failure) {
-  if (failure.kind != FailureKind::kStatus || !failure.foreign) return false;
+  if (failure.kind != FailureKind::kStatus) return false;
+  if (!failure.foreign) return failure.any_path && lacks_path(failure.http_status);
   if (failure.answered_whole) return true;
   constexpr std::array<int, 12> kAlone{401, 402, 403, 404, 405, 407, 408, 410, 421, 425, 501, 504};
   const int status = failure.http_status;
