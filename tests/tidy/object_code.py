@@ -27,7 +27,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = ("common", "gateway", "kernels", "worker", "sim")
 FLAGS = ["-O0", "-g0", "-frandom-seed=0", "-Wno-builtin-macro-redefined", "-D__LINE__=__COUNTER__", "-w"]
 FUNCTION = re.compile(r"^\t\.type\t(\S+), @function\n\1:\n(.*?)^\t\.size\t\1, ", re.M | re.S)
-DIRECTIVE = re.compile(r"\t\.|\.LF|#")  # (and the places of inline assembly)
+# Not executed: directives, labels of unwind tables, the places of inline assembly.
+DIRECTIVE = re.compile(r"\t\.|\.L(?:F|EH)|#")
 # A symbol, or a label of the function: neither a register (%rax), nor a number ($12), nor an instruction.
 NAME = re.compile(r"(?<![%$\w.])(?:\.L\w+|_Z[\w.]+)|(?<=\tcall\t)[\w.]+|(?<=\tjmp\t)[\w.]+|[\w.]+(?=[-+\d]*\(%rip\)|@)")
 
