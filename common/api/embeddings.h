@@ -34,10 +34,10 @@ struct EmbeddingsRequest {
 ApiResult<EmbeddingsRequest> parse_embeddings_request(std::string_view body, const ApiLimits& limits = {});
 
 struct EmbeddingsAnswer {
-  std::string_view model;  // valid UTF-8
+  std::string_view model;  // valid UTF-8; must outlive this
   Pooling pooling = Pooling::kLast;
   bool base64 = false;
-  std::span<const std::vector<float>> vectors;  // one an input, of finite numbers
+  std::vector<std::vector<float>> vectors;  // one an input, of finite numbers
   int64_t prompt_tokens = 0, cached_tokens = 0;
 };
 // Numbers have as many digits as it takes to read the same float32.

@@ -147,7 +147,7 @@ def test_other_workers_go_on_with_the_same_answer(fleet):
 @pytest.mark.parametrize("fields, param, named", [
     ({"response_format": FORMAT, "guided_regex": "a"}, None, "response_format"), ({"structured_outputs": {"json": {}, "regex": "a"}, "grammar": "x"}, None, "structured"),
     ({"structured_outputs": {"json": SCHEMA, "regex": "a"}}, "structured_outputs.regex", "structured_outputs.json"),
-    ({"guided_json": {"type": "array", "uniqueItems": true}}, "guided_json", "uniqueItems"),
+    ({"guided_json": {"type": "array", "uniqueItems": True}}, "guided_json", "uniqueItems"),
     ({"guided_json": {"$ref": "https://example.com/a"}}, "guided_json", "$ref"), ({"guided_regex": "(?=a)"}, "guided_regex", "look"),
     ({"grammar": "root ::= other"}, "grammar", "other"), ({"response_format": {"type": "xml"}}, "response_format.type", "json_schema"),
     ({"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}}, "response_format.json_schema.schema", "schema"),

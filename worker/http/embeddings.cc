@@ -34,7 +34,7 @@ class InputsUnderWay {
 
   bool is_done() const { return finished_count_ == inputs_.size(); }
   OutputChannel& channel() { return *channel_; }
-  const std::vector<std::vector<float>>& vectors() const { return vectors_; }
+  std::vector<std::vector<float>> take_vectors() { return std::move(vectors_); }
   int64_t cached_count() const { return cached_count_; }
 
   bool is_idle() const { return ids_.size() == finished_count_; }
@@ -119,7 +119,7 @@ Task<ApiResult<EmbeddingsAnswer>> compute_embeddings(Executor executor, Engine& 
   answer.model = model;
   answer.pooling = prepared.pooling;
   answer.base64 = prepared.base64;
-  answer.vectors = inputs.vectors();
+  answer.vectors = inputs.take_vectors();
   answer.prompt_tokens = prepared.token_count;
   answer.cached_tokens = inputs.cached_count();
   co_return answer;

@@ -68,6 +68,7 @@ Status run(const Shape& shape, const Cached& cached, ModelRunner& runner, std::s
 // request reads, on whether several read a shared part at once, and on whether a chain draws.
 Status run_decodes(const Shape& shape, ModelRunner& runner, const RunnerOptions& o) {
   const int64_t last = std::min<int64_t>(shape.blocks_each * o.block_size, runner.max_model_len()) - 1;
+  TROUPE_RETURN_IF_ERROR(run(shape, {}, runner, {}, Draws::kChains));
   for (const Draws drawn_by : {Draws::kCuts, Draws::kChains})
     TROUPE_RETURN_IF_ERROR(run(shape, {.tokens = last}, runner, {}, drawn_by));
   const int64_t shared =

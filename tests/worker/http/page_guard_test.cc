@@ -44,7 +44,8 @@ std::vector<Way> ways() {
 }
 
 bool only_asks(const std::string& path) {
-  constexpr const char* kModels[] = {"/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize"};
+  constexpr const char* kModels[] = {"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/tokenize",
+                                     "/detokenize"};
   return std::find(std::begin(kModels), std::end(kModels), path) != std::end(kModels) || dialect_asks(path);
 }
 
