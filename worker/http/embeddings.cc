@@ -15,7 +15,7 @@ namespace {
 // Inputs in the engine at once: enough to fill a step with short texts, and few among its places.
 constexpr size_t kInputsAtOnce = 16;
 constexpr Duration kFullEngineWait = std::chrono::milliseconds(20);
-// Of all requests' vectors: 128 MiB.
+// All requests' vectors together: 128 MiB.
 constexpr int64_t kNumbersMax = int64_t{32} << 20;
 
 // The inputs of one request, each from its submission to its vector.
