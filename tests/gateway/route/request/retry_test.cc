@@ -97,6 +97,21 @@ TEST(Retry, WhatAForeignNodeRefusesAloneAnotherMayTake) {
     EXPECT_EQ(decide(of_foreign(status), fresh()), RetryAction::kForward) << status;
 }
 
+// A worker without a model, or of an older release.
+TEST(Retry, APathThatOneOfOursLacksAnotherMayHave) {
+  AttemptState state = fresh();
+  state.resend = false;
+  for (const int status : {404, 405, 501}) {
+    Failure failure{FailureKind::kStatus, status};
+    EXPECT_EQ(decide(failure, state), RetryAction::kForward) << status << ": every server has the path";
+    failure.any_path = true;
+    EXPECT_EQ(decide(failure, state), RetryAction::kNextCandidate) << status;
+  }
+  Failure refused{FailureKind::kStatus, 400};
+  refused.any_path = true;
+  EXPECT_EQ(decide(refused, state), RetryAction::kForward);
+}
+
 // Its proxy's patience is not the request's time: another may be faster, which is worth a retry's price.
 TEST(Retry, AForeignNodes504IsRetriedWithinTheBudget) {
   EXPECT_EQ(decide(of_foreign(504), fresh()), RetryAction::kNextCandidate);
