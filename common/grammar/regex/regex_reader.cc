@@ -1,5 +1,7 @@
 #include "common/grammar/regex/regex_reader.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace troupe::grammar {
@@ -18,11 +20,21 @@ CharSet word_chars() {
   return set;
 }
 
-CharSet space_chars() {
+// White space of both ECMAScript and Python, in which validators are written.
+CharSet common_space() {
   CharSet set = CharSet::range(0x09, 0x0D);
-  for (const uint32_t c : {0x20u, 0xA0u, 0x1680u, 0x2028u, 0x2029u, 0x202Fu, 0x205Fu, 0x3000u, 0xFEFFu})
+  for (const uint32_t c : {0x20u, 0xA0u, 0x1680u, 0x2028u, 0x2029u, 0x202Fu, 0x205Fu, 0x3000u})
     set.add(CharSet::of(c));
   set.add(CharSet::range(0x2000, 0x200A));
+  return set;
+}
+
+// White space of one of them.
+CharSet any_space() {
+  CharSet set = common_space();
+  set.add(CharSet::of(0xFEFF));
+  set.add(CharSet::range(0x1C, 0x1F));
+  set.add(CharSet::of(0x85));
   return set;
 }
 
@@ -107,9 +119,9 @@ StatusOr<CharSet> RegexReader::escape(bool in_class) {
     case 'W':
       return word_chars().complement();
     case 's':
-      return space_chars();
+      return is_negated_ ? any_space() : common_space();
     case 'S':
-      return space_chars().complement();
+      return (is_negated_ ? common_space() : any_space()).complement();
     case 't':
       return CharSet::of('\t');
     case 'n':
@@ -160,7 +172,7 @@ StatusOr<CharSet> RegexReader::class_item() {
 }
 
 StatusOr<CharSet> RegexReader::char_class(bool ignores_case) {
-  const bool is_negated = take("^");
+  is_negated_ = take("^");
   const auto value_of = [](const CharSet& set) { return set.ranges()[0].first; };
   const auto is_one = [&](const CharSet& set) {
     return set.ranges().size() == 1 && set.ranges()[0].first == set.ranges()[0].last;
@@ -179,7 +191,7 @@ StatusOr<CharSet> RegexReader::char_class(bool ignores_case) {
     set.add(item);
   }
   if (ignores_case) set = set.with_both_cases();
-  return is_negated ? set.complement() : set;
+  return std::exchange(is_negated_, false) ? set.complement() : set;
 }
 
 bool RegexReader::number(uint32_t& out) {

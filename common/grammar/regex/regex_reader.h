@@ -40,6 +40,7 @@ class RegexReader {
 
   std::string_view text_;
   size_t at_ = 0;
+  bool is_negated_ = false;  // in a class that begins with ^
 };
 
 // Reads the character that begins at `at`, which moves behind it. REQUIRES: valid UTF-8

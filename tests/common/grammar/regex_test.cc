@@ -64,6 +64,13 @@ TEST(Regex, ClassesHoldWholeCharacters) {
   EXPECT_TRUE(regex_matches("[a-]+", "a-"));
   EXPECT_TRUE(regex_matches("\\u00e9\\x41\\u{1F600}\\uD83D\\uDE00", "éA😀😀"));
   EXPECT_TRUE(regex_matches("\\w\\W\\s\\S", "_! x"));
+  // ECMAScript and Python do not agree on U+FEFF and U+001C: neither \\s nor \\S has them.
+  for (const char* odd : {"\xEF\xBB\xBF", "\x1C"}) {
+    for (const char* regex : {"\\s", "\\S", "[\\s]", "[^\\s]", "[\\S]", "[^\\S]"})
+      EXPECT_FALSE(regex_matches(regex, odd)) << regex;
+    EXPECT_TRUE(regex_matches("[^a]", odd));
+  }
+  EXPECT_TRUE(regex_matches("[^\\s]\\s[^\\S]", "a \xE3\x80\x80"));
 }
 
 TEST(Regex, EveryCharacterIsInItsClassAlone) {
