@@ -94,7 +94,7 @@ def main():
         probe.close()
     for reason, count in reasons.most_common(40):
         print(f"{count:5} refused: {reason}")
-    save("schema_corpus", "JSON Schemas from the wild (JSONSchemaBench)", "tests/bench/schema_corpus.py FOLDER",
+    save("schema_corpus", "JSON Schemas from the wild (JSONSchemaBench)", f"tests/bench/schema_corpus.py FOLDER --every {options.every}",
          ["family", "schemas", "compiled", "pass", "accept an invalid instance", "refuse a valid instance",
           "random answers", "invalid ones"],
          [row(family, found) for family, found in sorted(families.items())] + [row("all", sum(families.values(), collections.Counter()))],
